@@ -1,0 +1,22 @@
+"""For all tests: quick ones first, browser tests last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+REPO = Path(__file__).resolve().parent.parent
+
+# What costs more comes later. Browser tests are last for a second reason: Playwright's synchronous API leaves
+# an event loop running on the main thread, on which `asyncio.run` then refuses to work.
+_ORDER = ("notebook", "kernel", "browser")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        return max(
+            (1 + _ORDER.index(mark.name) for mark in item.iter_markers() if mark.name in _ORDER), default=0
+        )
+
+    items.sort(key=rank)
