@@ -6,6 +6,8 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Literal
 
+from nansense_widgets.capture.axes import Axes
+
 __all__ = ["Architecture", "ArchitectureNode"]
 
 
@@ -27,6 +29,8 @@ class ArchitectureNode:
         is_scope: whether other layers lie inside it.
         aliases: other names of the same module.
         note: what else to know, e.g. why it never ran; else empty.
+        axes: channel and batch axis of the output, from its class or, for ops and modules that keep their
+            input's axes, from the layers before it; None if not known.
     """
 
     name: str
@@ -42,6 +46,7 @@ class ArchitectureNode:
     is_scope: bool = False
     aliases: tuple[str, ...] = ()
     note: str = ""
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
+from nansense_widgets.capture.axes import axes_of
 from nansense_widgets.capture.forward import input_name
 from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
@@ -80,6 +83,7 @@ class ArchitectureBuilder:
         scopes = {node.parent for node in nodes.values()}
         for name in scopes & nodes.keys():
             nodes[name] = _as_scope(nodes[name], any(_inside(n, name) and n.ran for n in nodes.values()))
+        _spread_axes(nodes, self._edges)
         return Architecture(
             model=type(self.index.root).__name__,
             nodes=nodes,
@@ -132,6 +136,7 @@ class ArchitectureBuilder:
             ran=ran is not None and ran.calls > 0,
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
             note="" if ran or not self._traced else self._why_never(name),
+            axes=axes_of(module),
         )
 
     def _why_never(self, name: str) -> str:
@@ -147,9 +152,25 @@ class ArchitectureBuilder:
 
 def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
     note = "" if ran_inside and node.note == "never ran" else node.note
-    return ArchitectureNode(
-        **{**node.__dict__, "is_scope": True, "ran": node.ran or ran_inside, "note": note}
-    )
+    return replace(node, is_scope=True, ran=node.ran or ran_inside, note=note)
+
+
+def _spread_axes(nodes: dict[str, ArchitectureNode], edges: set[tuple[str, str]]) -> None:
+    """Give layers of unknown axes those of a layer that feeds them with as many axes; scopes, of one inside."""
+    sources: dict[str, list[str]] = {}
+    for a, b in sorted(edges):
+        sources.setdefault(b, []).append(a)
+    for name, node in list(nodes.items()):  # in order of execution, so that axes flow on
+        if node.axes is not None or not node.output_shapes:
+            continue
+        rank = len(node.output_shapes[0])
+        inside = [n for n in reversed(nodes) if _inside(nodes[n], name)] if node.is_scope else []
+        for other in (*sources.get(name, ()), *inside):
+            near = nodes.get(other)
+            if near is not None and near.axes is not None and near.output_shapes:
+                if len(near.output_shapes[0]) == rank:
+                    nodes[name] = replace(node, axes=near.axes)
+                    break
 
 
 def _inside(node: ArchitectureNode, scope: str) -> bool:

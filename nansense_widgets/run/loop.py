@@ -57,10 +57,13 @@ class BatchLoop:
         self.on_unattended: Callable[[], None] = lambda: control.go(Mode.DETACH)
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
+        self.broken_at: BatchPosition | None = None
+        """The batch that the loop last left before its end, by `break` or an exception."""
         self._on_change = on_change
         self._open: BatchPosition | None = None
         self._captures = False
         self._owes_pause = False
+        self._broke_off: tuple[str, int] | None = None
         self._epoch = 0
         self._seen_epoch: int | None = None
         self._counted = 0
@@ -77,6 +80,7 @@ class BatchLoop:
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
         """Yield the loader's items, each inside its batch."""
         here = self._epoch if epoch is None else epoch
+        self._learn_length()
         if isinstance(loader, Sized):
             try:
                 self.schedule.expect(phase, len(loader))
@@ -93,7 +97,7 @@ class BatchLoop:
                 # `break`, or an exception on its way through the loop's body: which of the two cannot
                 # be told here, so the pause that is due waits for the next batch, if there is one.
                 self.end(complete=False)
-                self.schedule.record_phase_length(phase, here)
+                self._broke_off = (phase, here)
                 raise
             self.end(complete=True)
         self.schedule.record_phase_length(phase, here)
@@ -122,6 +126,7 @@ class BatchLoop:
                 "leave the first one before the next begins"
             )
         self._leave_if_closed()
+        self._learn_length()
         position = self.schedule.advance(phase, epoch)
         new_epoch = self._seen_epoch != epoch
         self._seen_epoch = epoch
@@ -148,6 +153,7 @@ class BatchLoop:
         self.pace.end()
         self._open = None
         self.schedule.finish_batch()
+        self.broken_at = None if complete else position
         if self._captures:
             self.observer.end(position, complete=complete)
         self.standing = "after"
@@ -169,6 +175,8 @@ class BatchLoop:
         self.schedule.restart()
         self.position = None
         self.standing = "before"
+        self.broken_at = None
+        self._broke_off = None
         self._owes_pause = False
         self._seen_epoch = None
         self._counted = 0
@@ -188,6 +196,12 @@ class BatchLoop:
             position, self.schedule.phase_count(position.phase) is not None
         )
         return pauses or due or asked or boundary
+
+    def _learn_length(self) -> None:
+        """The loop goes on after leaving a phase early, so that was a `break`: it tells the phase's length."""
+        if self._broke_off is not None:
+            self.schedule.record_phase_length(*self._broke_off)
+            self._broke_off = None
 
     def _pause(self) -> None:
         self.control.pause(self.poll, self.on_unattended)

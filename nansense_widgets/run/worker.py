@@ -40,10 +40,19 @@ class LoopFailure:
 
     @property
     def traceback(self) -> str:
-        """The traceback from the user's loop on, without the frames of this package."""
+        """The user's own frames and the one that raised; those of libraries between them are counted."""
         frames = [f for f in traceback.extract_tb(self.error.__traceback__) if not _is_ours(f.filename)]
-        text = "".join(traceback.format_list(frames))
-        return text + "".join(traceback.format_exception_only(type(self.error), self.error))
+        lines: list[str] = []
+        skipped = 0
+        for index, frame in enumerate(frames):
+            if _is_library(frame.filename) and index < len(frames) - 1:
+                skipped += 1
+                continue
+            if skipped:
+                lines.append(f"  … {skipped} frames of libraries\n")
+                skipped = 0
+            lines += traceback.format_list([frame])
+        return "".join(lines) + "".join(traceback.format_exception_only(type(self.error), self.error))
 
     @property
     def line(self) -> str:
