@@ -103,7 +103,7 @@ class ForwardWatch:
 
     # ------------------------------------------------------------ module hooks
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
             return
