@@ -217,7 +217,7 @@ class ForwardWatch:
 
     def _push_mode(self) -> None:
         self._mode = _OpMode(self)
-        self._mode.__enter__()
+        self._mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without types
 
     def _pop_mode(self) -> None:
         if self._mode is None:

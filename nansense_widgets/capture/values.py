@@ -17,7 +17,7 @@ TENSOR_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Kept:
-    """A copy of a tensor, or None and the `reason`; `part` says what was left out (`first 8 of 32 samples`)."""
+    """A copy of a tensor, or None and the `reason`; `part` says what was left out, if anything."""
 
     tensor: torch.Tensor | None
     reason: str = ""
