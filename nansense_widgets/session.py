@@ -80,7 +80,7 @@ class Session:
             raise TypeError(f"loader={loader!r} must be iterable, e.g. a DataLoader")
         if not self._enabled:
             return iter(loader)
-        self._run.enter_loop()
+        self._run.enter_loop(phase, epoch)
         return self._run.loop.batches(loader, phase, epoch)
 
     def batch(
@@ -97,7 +97,7 @@ class Session:
         phase, epoch = checked_phase(phase), checked_epoch(epoch)
         if not self._enabled:
             return contextlib.nullcontext()
-        self._run.enter_loop()
+        self._run.enter_loop(phase, epoch)
         return self._run.loop.batch(phase, epoch)
 
     def epochs(self, n: int | None = None) -> Iterator[int]:

@@ -26,18 +26,18 @@ class Foreground:
 
     Args:
         pump: publishes what the widgets should show; for the main thread only.
-        on_failure: told of an exception that ended a loop in a cell.
+        on_cell_end: called when a cell that ran a loop is over, with the exception that ended it or None.
     """
 
     def __init__(
         self,
         control: RunControl,
         pump: Callable[[], None],
-        on_failure: Callable[[BaseException], None],
+        on_cell_end: Callable[[BaseException | None], None],
     ) -> None:
         self._control = control
         self._pump = pump
-        self._on_failure = on_failure
+        self._on_cell_end = on_cell_end
         self._kernel = current_kernel()
         self._mailbox: ShellMailbox | None = None
         self._cell_hook: Callable[[Any], None] | None = None
@@ -137,9 +137,7 @@ class Foreground:
 
         def after_cell(result: Any) -> None:
             self._forget_cell()
-            error = result.error_in_exec
-            if error is not None:
-                self._on_failure(error)
+            self._on_cell_end(result.error_in_exec)
 
         self._cell_hook = after_cell
         self._kernel.shell.events.register("post_run_cell", after_cell)

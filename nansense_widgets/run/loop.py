@@ -172,6 +172,10 @@ class BatchLoop:
             else:
                 self._owes_pause = True
 
+    def has_begun(self, phase: str, epoch: int | None) -> bool:
+        """Whether batches of this phase and epoch have been counted in this run."""
+        return self.schedule.has_begun(phase, self._epoch if epoch is None else epoch)
+
     @property
     def is_inside_batch(self) -> bool:
         """A batch is open, and its watches with it."""

@@ -42,7 +42,7 @@ class Run:
         self.control = RunControl(on_change)
         self.loop = BatchLoop(schedule, self.control, observer, on_change)
         self.failure: LoopFailure | None = None
-        self._foreground = Foreground(self.control, pump, self._cell_failed)
+        self._foreground = Foreground(self.control, pump, self._loop_ended)
         self._on_change = on_change
         self._worker: Worker | None = None
         self._finished = False
@@ -80,15 +80,20 @@ class Run:
 
     # ------------------------------------------------------------ the loop's thread
 
-    def enter_loop(self) -> None:
-        """A loop asks for batches: find out on which thread it runs."""
+    def enter_loop(self, phase: str, epoch: int | None) -> None:
+        """A loop asks for batches of a phase: find out on which thread it runs, and whether it is a new one.
+
+        A cell may hold the whole loop or one epoch of it, so a cell after the first goes on with the same
+        run, unless it asks for what has been done already.
+        """
         if self._foreground.in_kernel:
             self.control.attended = True
         if self._worker is not None and self._worker.thread is threading.current_thread():
             self.loop.poll = None
             return
         if self.ended:
-            self._begin()
+            again = self.loop.has_begun(phase, epoch)
+            self._begin(anew=self.failure is not None or again)
         self.loop.poll = self._foreground.enter()
         self.loop.on_unattended = self._foreground.give_up
 
@@ -101,8 +106,8 @@ class Run:
             )
         if self.control.closed:
             raise SessionStateError("this session is closed: start a new one with nansense_widgets.start")
-        self._begin()
-        self._worker = Worker(loop, args, kwargs, self._worker_ended)
+        self._begin(anew=self.ended)
+        self._worker = Worker(loop, args, kwargs, self._loop_ended)
         self.loop.owner = self._worker.thread
         self.loop.on_unattended = self._foreground.give_up
         self._foreground.listen_to_interrupts()
@@ -143,23 +148,19 @@ class Run:
         self._on_change()
         return True
 
-    def _begin(self) -> None:
-        if self.ended:
+    def _begin(self, *, anew: bool) -> None:
+        if anew:
             self.loop.restart()
         self.failure = None
         self._finished = False
 
-    def _worker_ended(self, error: BaseException | None) -> None:
+    def _loop_ended(self, error: BaseException | None) -> None:
+        """The worker has returned, or the cell that ran a loop is over."""
         self.loop.abort()
         if error is None:
             self._finished = True
         else:
             self.failure = LoopFailure(error, self.loop.broken_at)
-        self.control.rest()
-
-    def _cell_failed(self, error: BaseException) -> None:
-        self.loop.abort()
-        self.failure = LoopFailure(error, self.loop.broken_at)
         self.control.rest()
 
     # ------------------------------------------------------------ commands

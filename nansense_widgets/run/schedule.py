@@ -140,6 +140,11 @@ class Schedule:
             position.phase, position.epoch, position.batch_idx, last_in_phase, last_in_epoch, last_overall
         )
 
+    def has_begun(self, phase: str, epoch: int) -> bool:
+        """Whether a batch of `phase` in `epoch`, the current one, has been counted."""
+        with self._lock:
+            return (phase, epoch) in self._next
+
     def finish_batch(self) -> None:
         """Count the batch of the last `advance` as done."""
         with self._lock:

@@ -140,6 +140,11 @@ class Kernel:
             raise AssertionError(outcome.error)
         return outcome
 
+    def published(self, cell: str) -> list[Message]:
+        """All that has been published for a cell so far, also after its end."""
+        with self._changed:
+            return list(self._published.get(cell, []))
+
     def wait_for_output(self, cell: str, text: str, timeout_s: float = 30.0) -> float:
         """Wait until a cell that still runs has printed `text`; returns when that was seen."""
 

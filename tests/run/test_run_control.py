@@ -1,0 +1,407 @@
+"""Stepping, running and stopping: where training stands, and which batch is shown."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+import nansense_widgets
+from nansense_widgets import Mode, SessionStateError
+from tests.driver import TIMEOUT_S, Driver, small_data, small_model, start_small
+
+
+def test_the_first_batch_pauses_and_each_step_is_one_batch() -> None:
+    driver = Driver(*start_small())
+    assert driver.live == driver.shown == ("train", 0, 0)
+    assert driver.session.mode is Mode.STEP
+    for batch in range(1, 5):
+        driver.do("step_batch")
+        assert driver.live == driver.shown == ("train", 0, batch)
+        assert driver.session.standing == "after"
+    driver.do("step_batch")
+    assert driver.live == driver.shown == ("val", 0, 0)
+    assert driver.finish() == "trained"
+    assert driver.session.pause_count == 6
+
+
+@pytest.mark.parametrize("declared", [False, True], ids=["lazy", "declared"])
+def test_step_phase_and_epoch_pause_before_the_next_with_the_finished_one_shown(declared: bool) -> None:
+    phases = {"train": 5, "val": 2} if declared else None
+    driver = Driver(*start_small(phases=phases))
+    driver.do("step_phase")
+    assert (driver.live, driver.session.standing) == (("val", 0, 0), "before")
+    assert driver.shown == ("train", 0, 4)
+    driver.do("step_batch")
+    assert (driver.live, driver.session.standing) == (("val", 0, 0), "after")
+    assert driver.shown == ("val", 0, 0)
+    driver.do("step_epoch")
+    assert (driver.live, driver.session.standing) == (("train", 1, 0), "before")
+    assert driver.shown == ("val", 0, 1)
+    driver.do("step_epoch")
+    assert driver.live == ("train", 2, 0)
+    assert driver.shown == ("val", 1, 1)
+    driver.finish()
+
+
+def test_step_phase_shows_the_last_batch_of_a_loader_without_length() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def items(count: int) -> Iterator[torch.Tensor]:
+        for x, _ in data[:count]:
+            yield x
+
+    def loop() -> None:
+        for _ in session.epochs(2):
+            for x in session.batches(items(4), phase="train"):
+                model(x)
+            for x in session.batches(items(2), phase="val"):
+                model(x)
+
+    driver = Driver(session, loop)
+    driver.do("step_phase")
+    assert driver.live == ("val", 0, 0)
+    assert driver.shown == ("train", 0, 3)
+    driver.finish()
+
+
+def test_run_pauses_on_the_last_batch_of_the_run() -> None:
+    driver = Driver(*start_small())
+    driver.do("step_run")
+    assert driver.live == driver.shown == ("val", 2, 1)
+    assert driver.session.live_position is not None
+    assert driver.session.live_position.is_last_overall
+    driver.session.step_batch()
+    assert driver.session.wait(TIMEOUT_S)
+    assert driver.session.status.word == "finished"
+    assert driver.session.result == "trained"
+
+
+@pytest.mark.parametrize("phase", ["val", 1])
+def test_step_until_position(phase: str | int) -> None:
+    driver = Driver(*start_small())
+    driver.do("step_phase")
+    driver.do("step_until_position", phase, 1, 1)
+    assert driver.live == driver.shown == ("val", 1, 1)
+    with pytest.raises(ValueError, match=r"has passed: training stands at epoch 1, val, batch 1"):
+        driver.session.step_until_position(phase, 1, 1)
+    assert driver.session.status.word == "paused"
+    driver.finish()
+
+
+@pytest.mark.parametrize(
+    ("target", "error", "message"),
+    [
+        (("train", 3, 0), ValueError, "epoch=3 must be below the run's 3 epochs"),
+        (("train", 1, 5), ValueError, "batch_idx=5 must be below the 5 batches of phase 'train'"),
+        (("train", -1, 0), ValueError, "epoch=-1 must not be negative"),
+        (("train", 1, -1), ValueError, "batch_idx=-1 must not be negative"),
+        ((7, 1, 0), ValueError, "phase=7 must be 0"),
+        ((None, 1, 0), TypeError, "phase=None must be a phase's name or index"),
+        (("train", 1.5, 0), TypeError, "epoch=1.5 must be an int"),
+        (("train", 1, "0"), TypeError, "batch_idx='0' must be an int"),
+    ],
+)
+def test_a_wrong_target_raises_and_leaves_the_pause(
+    target: tuple[Any, Any, Any], error: type[Exception], message: str
+) -> None:
+    driver = Driver(*start_small())
+    with pytest.raises(error, match=message.replace("(", r"\(")):
+        driver.session.step_until_position(*target)
+    assert driver.session.status.word == "paused"
+    driver.finish()
+
+
+def test_stop_pauses_a_free_run_and_cancel_withdraws_it() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+    gate = threading.Event()
+
+    def loop() -> None:
+        for _ in session.epochs(50):
+            for x, _ in session.batches(data, phase="train"):
+                model(x)
+                gate.wait(TIMEOUT_S)
+
+    gate.set()
+    driver = Driver(session, loop)
+    gate.clear()
+    session.step_run()
+    while session.status.word != "running":
+        time.sleep(0.001)
+    session.stop()
+    assert session.pending == ["stop"]
+    session.cancel()
+    assert session.pending == []
+    assert session.mode is Mode.UNTIL_END
+    session.stop()
+    before = session.pause_count
+    gate.set()
+    driver.paused(before)
+    assert session.pending == []
+    assert driver.live == driver.shown
+    driver.finish()
+
+
+def test_refresh_publishes_the_next_batch_without_a_pause() -> None:
+    driver = Driver(*start_small())
+    driver.session.set_update_frequency(unit="epoch", n=100)
+    driver.session.request_snapshot()
+    assert driver.session.pending == ["refresh"]
+    driver.do("step_until_position", "val", 0, 1)
+    assert driver.session.snapshot is not None
+    assert driver.session.snapshot.number == 2  # the first batch, the refreshed one, the last one
+    driver.finish()
+
+
+@pytest.mark.parametrize(
+    ("frequency", "expected"),
+    [
+        ({"unit": "epoch"}, ["train 0 0", "train 1 0", "train 2 0", "val 2 1"]),
+        ({"unit": "epoch", "n": 2}, ["train 0 0", "train 2 0", "val 2 1"]),
+        ({"unit": "batch", "n": 5}, ["train 0 0", "val 0 0", "train 1 3", "train 2 1", "val 2 1"]),
+        (
+            {"unit": "batch", "n": 2, "phase": "val"},
+            ["train 0 0", "val 0 0", "val 1 0", "val 2 0", "val 2 1"],
+        ),
+    ],
+    ids=str,
+)
+def test_update_frequency(frequency: dict[str, Any], expected: list[str]) -> None:
+    """Which batches are captured in a run of 3 epochs: the first and last pause, the others are updates."""
+    session, _ = start_small(phases={"train": 5, "val": 2})
+    model, data = small_model(), small_data()
+    captured: list[str] = []
+
+    def note() -> None:
+        assert session.snapshot is not None
+        name = " ".join(map(str, session.snapshot.position.key))
+        if not captured or captured[-1] != name:
+            captured.append(name)
+
+    def loop() -> None:
+        for _ in session.epochs(3):
+            for phase, count in (("train", 5), ("val", 2)):
+                for x, _ in session.batches(data[:count], phase=phase):
+                    model(x)
+                    if session.snapshot is not None:
+                        note()
+
+    driver = Driver(session, loop)
+    session.set_update_frequency(**frequency)
+    driver.do("step_run")
+    note()
+    assert captured == expected
+    driver.finish()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"unit": "hour"}, "unit='hour' must be 'epoch' or 'batch'"),
+        ({"unit": "batch", "n": 0}, "n=0 must be at least 1"),
+        ({"unit": "batch", "n": 1.5}, "n=1.5 must be an int"),
+        ({"unit": "epoch", "phase": "train"}, "phase='train' only goes with unit='batch'"),
+        ({"unit": "batch", "phase": "test"}, "phase='test' is not a known phase; known: train"),
+    ],
+)
+def test_a_wrong_update_frequency_raises_and_changes_nothing(arguments: dict[str, Any], message: str) -> None:
+    driver = Driver(*start_small())
+    before = driver.session.update_frequency
+    with pytest.raises((ValueError, TypeError), match=message):
+        driver.session.set_update_frequency(**arguments)
+    assert driver.session.update_frequency == before
+    driver.finish()
+
+
+def test_break_shows_its_batch_and_pauses_before_the_next() -> None:
+    """Overfitting one batch: a loop that always breaks still steps batch by batch."""
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def loop() -> int:
+        for _ in session.epochs(4):
+            for x, _ in session.batches(data, phase="train"):
+                model(x)
+                break
+        return 4
+
+    session.launch(loop)
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    assert session.snapshot is not None
+    assert session.snapshot.position.key == ("train", 0, 0)
+    assert session.snapshot.complete is False
+    assert session.live_position is not None
+    assert (session.live_position.key, session.standing) == (("train", 1, 0), "before")
+    session.detach()
+    assert session.wait(TIMEOUT_S)
+    assert session.schedule.phases == {"train": 1}  # what a loop that breaks each time has shown
+
+
+def test_batch_context_and_nesting() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def loop() -> str:
+        with session.batch(phase="train", epoch=0, item=data[0]):
+            model(data[0][0])
+        with session.batch(phase="train", epoch=0), session.batch(phase="train"):
+            pass
+        return "unreached"
+
+    driver = Driver(session, loop)
+    assert driver.shown == ("train", 0, 0)
+    session.step_batch()
+    with pytest.raises(SessionStateError, match="batches do not nest"):
+        session.wait(TIMEOUT_S)
+    assert session.status.word == "failed"
+
+
+def test_an_exception_in_the_loop_is_kept_with_its_line_and_batch() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def loop() -> None:
+        for index, (x, _) in enumerate(session.batches(data, phase="train")):
+            if index == 2:
+                model(x[:, :, :2])
+            model(x)
+
+    driver = Driver(session, loop)
+    driver.session.step_run()
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        session.wait(TIMEOUT_S)
+    failure = session.failure
+    assert failure is not None
+    assert failure.type == "RuntimeError"
+    assert failure.line.endswith("model(x[:, :, :2])")
+    assert failure.position is not None
+    assert failure.position.key == ("train", 0, 2)
+    assert "frames of libraries" in failure.traceback
+    assert "nansense_widgets" not in failure.traceback
+    with pytest.raises(RuntimeError, match="mat1 and mat2"):
+        session.result  # noqa: B018  a property that raises
+    assert session.snapshot is not None  # the last state stays to be looked at
+    # A mended loop on the same session begins anew.
+    session.launch(lambda: [None for _ in session.batches(data, phase="train")])
+    assert session.wait_until_paused(after_pauses=session.pause_count, timeout=TIMEOUT_S)
+    assert session.failure is None
+    assert driver.live == ("train", 0, 0)
+    driver.finish()
+
+
+def test_close_ends_the_worker_at_its_next_batch_and_leaves_no_hook() -> None:
+    before = threading.active_count()
+    session, loop = start_small()
+    driver = Driver(session, loop)
+    session.watch("*")
+    driver.do("step_batch")
+    session.close()
+    assert session.status.word == "closed"
+    assert session.status.detail == "closed by session.close()"
+    assert len(torch.nn.modules.module._global_forward_hooks) == 0
+    assert len(torch.nn.modules.module._global_forward_pre_hooks) == 0
+    assert threading.active_count() == before
+    assert session.wait_until_paused(timeout=0.1) is False
+    with pytest.raises(SessionStateError, match="has no result"):
+        session.result  # noqa: B018
+    with pytest.raises(SessionStateError, match="this session is closed"):
+        session.launch(loop)
+    assert session.snapshot is not None
+
+
+def test_close_lets_a_loop_of_the_users_own_thread_go_on() -> None:
+    session, loop = start_small()
+    results: list[str] = []
+    thread = threading.Thread(target=lambda: results.append(loop()))
+    thread.start()
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    session.close()
+    thread.join(TIMEOUT_S)
+    assert results == ["trained"]
+
+
+def test_starting_again_for_the_same_model_closes_the_earlier_session() -> None:
+    model = small_model()
+    sessions = [nansense_widgets.start(model) for _ in range(5)]
+    assert [session.status.word for session in sessions] == ["closed"] * 4 + ["waiting"]
+    assert sessions[0].status.detail == "replaced by a newer session"
+
+
+def test_two_loops_at_once_are_refused() -> None:
+    driver = Driver(*start_small())
+    with pytest.raises(SessionStateError, match="still running"):
+        driver.session.launch(lambda: None)
+    assert driver.session.status.word == "paused"
+    driver.finish()
+
+
+def test_a_script_that_nobody_steers_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    monkeypatch.setattr("nansense_widgets.run.control.IDLE_WAIT_S", 0.2)
+    _session, loop = start_small()
+    began = time.monotonic()
+    assert loop() == "trained"
+    assert time.monotonic() - began < 5
+    said = capsys.readouterr().err
+    assert said.count("nansense_widgets:") == 1
+    assert "session.detach()" in said
+
+
+def test_a_second_thread_counts_as_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.run.control.IDLE_WAIT_S", 0.1)
+    session, loop = start_small()
+    thread = threading.Thread(target=loop)
+    thread.start()
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    time.sleep(0.4)
+    assert session.status.word == "paused"
+    session.detach()
+    thread.join(TIMEOUT_S)
+    assert not thread.is_alive()
+
+
+def test_disabled_is_inert_everywhere() -> None:
+    session, loop = start_small(enabled=False)
+    assert loop() == "trained"
+    session.step_batch()
+    session.step_run()
+    session.stop()
+    session.cancel()
+    session.request_snapshot()
+    session.step_until_position("nowhere", 99, 99)
+    assert session.watch("no such layer") == []
+    assert session.unwatch() == []
+    assert session.watched_layers == ()
+    assert session.layer_names == []
+    assert session.snapshot is None
+    assert session.live_position is None
+    assert session.pause_count == 0
+    assert session.is_running is False
+    assert session.wait_until_paused(timeout=0) is False
+    assert session.status.word == "disabled"
+    with session.batch(phase="train"):
+        pass
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert session.result == "trained"
+    session.dashboard()
+    session.close()
+
+
+def test_progress_counts_and_forecasts() -> None:
+    driver = Driver(*start_small())
+    progress = driver.session.progress
+    assert (progress.epoch_done, progress.epoch_total, progress.run_total) == (1, None, None)
+    driver.do("step_epoch")
+    progress = driver.session.progress
+    assert (progress.run_done, progress.run_total) == (7, 21)
+    assert (progress.epoch_done, progress.epoch_total) == (0, 7)
+    assert progress.run_left_s is not None
+    assert progress.run_left_s > 0
+    driver.finish()
+    assert driver.session.progress.run_done == 21
