@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
@@ -76,7 +77,7 @@ class BatchLoop:
         self._broke_off: tuple[str, int] | None = None
         self._epoch = 0
         self._seen_epoch: int | None = None
-        self._counted = 0
+        self._counted: Counter[str] = Counter()
 
     # ------------------------------------------------------------ what the user's loop goes through
 
@@ -196,18 +197,19 @@ class BatchLoop:
         self._broke_off = None
         self._owes_pause = False
         self._seen_epoch = None
-        self._counted = 0
+        self._counted.clear()
         self._epoch = 0
 
     # ------------------------------------------------------------ parts
 
     def _decide(self, position: BatchPosition, pauses: bool, new_epoch: bool) -> bool:
         """Whether this batch is captured: it pauses, a step may end with it, or an update is due."""
-        counts = self.frequency.phase is None or position.phase == self.frequency.phase
+        phase = self.frequency.phase
+        counted = self._counted.total() if phase is None else self._counted[phase]
+        self._counted[position.phase] += 1
         due = self.control.mode is not Mode.DETACH and self.frequency.is_due(
-            position, new_epoch=new_epoch, counted=self._counted
+            position, new_epoch=new_epoch, counted=counted
         )
-        self._counted += counts
         asked = self.control.take_refresh()
         length_known = self.schedule.phase_count(position.phase) is not None
         boundary = self.control.shows_boundary(position, length_known)
