@@ -1,0 +1,1 @@
+"""What ran: the architecture, taps on the watched layers, snapshots."""

@@ -1,0 +1,78 @@
+"""The architecture: layers and the edges between them, as seen in real forwards."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from typing import Literal
+
+from nansense_widgets.capture.axes import Axes
+
+__all__ = ["Architecture", "ArchitectureNode"]
+
+
+@dataclass(frozen=True)
+class ArchitectureNode:
+    """A layer: a module, a functional op inside a module, or an input of the model.
+
+    Attributes:
+        name: unique; modules by their dotted path, ops by scope and function (`stage1.0.relu1`).
+        kind: `module`, `op` or `input`.
+        cls: class of the module, name of the op's function, or `input`.
+        parent: name of the module around it, "" at the root.
+        hyperparameters: as the module prints them; for an op its plain arguments.
+        parameters: names of the parameters it owns or, for an op, uses directly.
+        parameter_count: elements of the parameters of it and all below it; tied ones count once.
+        output_shapes: shapes of its output tensors in the last traced forward that ran it.
+        calls: how often it ran in the last traced batch.
+        ran: whether it ran in any traced forward.
+        is_scope: whether other layers lie inside it.
+        aliases: other names of the same module.
+        note: what else to know, e.g. why it never ran; else empty.
+        axes: channel and batch axis of the output, from its class or, for ops and modules that keep their
+            input's axes, from the layers before it; None if not known.
+    """
+
+    name: str
+    kind: Literal["module", "op", "input"]
+    cls: str
+    parent: str = ""
+    hyperparameters: str = ""
+    parameters: tuple[str, ...] = ()
+    parameter_count: int = 0
+    output_shapes: tuple[tuple[int, ...], ...] = ()
+    calls: int = 0
+    ran: bool = False
+    is_scope: bool = False
+    aliases: tuple[str, ...] = ()
+    note: str = ""
+    axes: Axes | None = None
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """All layers known so far and the data flow between them.
+
+    `edges` go from producer to consumer and join layers with no layers inside, so that they can be drawn
+    at any level of folding. Before the first forward (`traced` False) there are modules and inputs only.
+    Over a run, edges and layers of all traced forwards add up: control flow may differ from batch to batch.
+    """
+
+    model: str
+    nodes: dict[str, ArchitectureNode]
+    edges: frozenset[tuple[str, str]]
+    traced: bool = False
+    version: int = 0
+
+    def select(self, pattern: str) -> list[str]:
+        """Names that a pattern means: a name, a glob over names (`stage1.*`), or a class (`Conv2d`)."""
+        if pattern in self.nodes:
+            return [pattern]
+        for node in self.nodes.values():
+            if pattern in node.aliases:
+                return [node.name]
+        return [
+            node.name
+            for node in self.nodes.values()
+            if fnmatch.fnmatchcase(node.name, pattern) or node.cls == pattern
+        ]

@@ -1,0 +1,188 @@
+"""Builds the architecture up from the model's modules and from traced batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import nn
+
+from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
+from nansense_widgets.capture.axes import axes_of
+from nansense_widgets.capture.forward import input_name
+from nansense_widgets.capture.modules import ModuleIndex, parameter_count
+from nansense_widgets.capture.names import OpKey, OpNames
+from nansense_widgets.capture.trace import Node, Ran, Trace
+
+__all__ = ["ArchitectureBuilder"]
+
+
+class ArchitectureBuilder:
+    """Keeps what was learned over the batches of one session.
+
+    Layers and edges add up: a validation phase or a branch taken later adds its own. When the model's
+    modules change, `rebuild` starts over with the new ones.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self._version = 0
+        self.rebuild(model)
+
+    def rebuild(self, model: nn.Module) -> None:
+        """Read the model's modules anew and forget the forwards seen so far."""
+        self.index = ModuleIndex.of(model)
+        inputs = [input_name(self.index, name) for name in self.index.inputs]
+        self.names = OpNames([*self.index.modules, *inputs])
+        self._inputs = inputs
+        self._ran: dict[Node, Ran] = {}
+        self._order: dict[Node, None] = {}
+        self._edges: set[tuple[str, str]] = set()
+        self._traced = False
+        self.architecture = self._build(self._version)
+
+    def add(self, trace: Trace) -> bool:
+        """Merge a traced batch; True if that changed the architecture."""
+        if not trace.ran:
+            return False
+        self.names.settle(trace.op_counts)
+        for node, ran in trace.ran.items():
+            known = self._ran.get(node)
+            if known is not None:
+                ran.parameters |= known.parameters
+                if not ran.calls:
+                    ran.shapes = ran.shapes or known.shapes
+            self._ran[node] = ran
+            self._order.setdefault(node)
+        self._edges.update((self._name(a), self._name(b)) for a, b in trace.edges)
+        self._traced = True
+        fresh = self._build(self._version + 1)
+        if (fresh.nodes, fresh.edges) == (self.architecture.nodes, self.architecture.edges):
+            return False
+        self._version += 1
+        self.architecture = fresh
+        return True
+
+    def _name(self, node: Node) -> str:
+        if isinstance(node, OpKey):
+            return self.names.get(node) or f"{node.scope}.{node.op}"
+        return node
+
+    def _build(self, version: int) -> Architecture:
+        nodes: dict[str, ArchitectureNode] = {}
+        for name in self._inputs:
+            nodes[name] = self._input(name)
+        for node in self._order:
+            if isinstance(node, OpKey):
+                nodes[self._name(node)] = self._op(node)
+            elif node in self.index.modules:
+                nodes[node] = self._module(node)
+            elif node not in nodes:
+                nodes[node] = self._input(node)
+        for name in self.index.modules:
+            if name not in nodes:
+                nodes[name] = self._module(name)
+        scopes = {node.parent for node in nodes.values()}
+        for name in scopes & nodes.keys():
+            nodes[name] = _as_scope(nodes[name], any(_inside(n, name) and n.ran for n in nodes.values()))
+        _spread_axes(nodes, self._edges)
+        return Architecture(
+            model=type(self.index.root).__name__,
+            nodes=nodes,
+            edges=frozenset(self._edges),
+            traced=self._traced,
+            version=version,
+        )
+
+    def _input(self, name: str) -> ArchitectureNode:
+        ran = self._ran.get(name)
+        return ArchitectureNode(
+            name,
+            "input",
+            "input",
+            output_shapes=ran.shapes if ran else (),
+            calls=ran.calls if ran else 0,
+            ran=ran is not None,
+            note="" if ran or not self._traced else "not given as a tensor",
+        )
+
+    def _op(self, key: OpKey) -> ArchitectureNode:
+        ran = self._ran[key]
+        return ArchitectureNode(
+            self._name(key),
+            "op",
+            key.op,
+            parent=key.scope,
+            hyperparameters=ran.detail,
+            parameters=tuple(sorted(ran.parameters)),
+            output_shapes=ran.shapes,
+            calls=ran.calls,
+            ran=True,
+        )
+
+    def _module(self, name: str) -> ArchitectureNode:
+        module = self.index.modules[name]
+        ran = self._ran.get(name)
+        own = [p for p, _ in module.named_parameters(recurse=False)]
+        prefix = "" if module is self.index.root else f"{name}."
+        return ArchitectureNode(
+            name,
+            "module",
+            type(module).__name__,
+            parent=_parent(name, self.index.modules),
+            hyperparameters=_one_line(module.extra_repr()),
+            parameters=tuple(prefix + p for p in own),
+            parameter_count=parameter_count(module),
+            output_shapes=ran.shapes if ran else (),
+            calls=ran.calls if ran else 0,
+            ran=ran is not None and ran.calls > 0,
+            aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
+            note="" if ran or not self._traced else self._why_never(name),
+            axes=axes_of(module),
+        )
+
+    def _why_never(self, name: str) -> str:
+        parent = self.index.modules.get(_parent(name, self.index.modules))
+        if isinstance(parent, nn.MultiheadAttention):
+            return "not called as a module: the attention around it uses its weights"
+        if isinstance(self.index.modules[name], (nn.ModuleList, nn.ModuleDict)):
+            return "a container: its modules are called one by one"
+        if isinstance(self.index.modules[name], (nn.ParameterList, nn.ParameterDict)):
+            return "a container of parameters"
+        return "never ran"
+
+
+def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
+    note = "" if ran_inside and node.note == "never ran" else node.note
+    return replace(node, is_scope=True, ran=node.ran or ran_inside, note=note)
+
+
+def _spread_axes(nodes: dict[str, ArchitectureNode], edges: set[tuple[str, str]]) -> None:
+    """Give layers of unknown axes those of a layer that feeds them with as many axes; scopes, of one inside."""
+    sources: dict[str, list[str]] = {}
+    for a, b in sorted(edges):
+        sources.setdefault(b, []).append(a)
+    for name, node in list(nodes.items()):  # in order of execution, so that axes flow on
+        if node.axes is not None or not node.output_shapes:
+            continue
+        rank = len(node.output_shapes[0])
+        inside = [n for n in reversed(nodes) if _inside(nodes[n], name)] if node.is_scope else []
+        for other in (*sources.get(name, ()), *inside):
+            near = nodes.get(other)
+            if near is not None and near.axes is not None and near.output_shapes:
+                if len(near.output_shapes[0]) == rank:
+                    nodes[name] = replace(node, axes=near.axes)
+                    break
+
+
+def _inside(node: ArchitectureNode, scope: str) -> bool:
+    return node.parent == scope or node.parent.startswith(scope + ".")
+
+
+def _parent(name: str, modules: dict[str, nn.Module]) -> str:
+    parent = name.rpartition(".")[0]
+    while parent and parent not in modules:  # a shared module is listed under one of its names only
+        parent = parent.rpartition(".")[0]
+    return parent
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:200]

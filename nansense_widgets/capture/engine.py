@@ -1,0 +1,219 @@
+"""Captures the batches that are shown: installs the watches before a batch, publishes a snapshot after it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.builder import ArchitectureBuilder
+from nansense_widgets.capture.collect import Collector
+from nansense_widgets.capture.forward import ForwardWatch
+from nansense_widgets.capture.modules import unwrap
+from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
+from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
+from nansense_widgets.capture.trace import Trace
+from nansense_widgets.run.position import BatchPosition
+
+__all__ = ["CaptureEngine"]
+
+
+class CaptureEngine:
+    """The batch observer of a session. `begin` and `end` run on the training thread and never raise.
+
+    Args:
+        on_snapshot: called with each new snapshot, on the training thread; must return at once.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[Optimizer],
+        on_snapshot: Callable[[BatchSnapshot], None],
+    ) -> None:
+        self.model = unwrap(model)
+        self.snapshot: BatchSnapshot | None = None
+        self.error = ""
+        """What went wrong in a capture, for the widgets to show; the run has gone on."""
+        self._compiled = self.model is not model
+        self._optimizers = optimizers
+        self._on_snapshot = on_snapshot
+        self._builder = ArchitectureBuilder(self.model)
+        self._lock = threading.Lock()
+        self._watched: dict[str, None] = {}
+        self._number = 0
+        self._traced_phases: set[tuple[str, int]] = set()
+        self._under_way: _Capture | None = None
+
+    # ------------------------------------------------------------ what is watched (any thread)
+
+    @property
+    def architecture(self) -> Architecture:
+        """All layers and edges known so far."""
+        return self._builder.architecture
+
+    @property
+    def watched(self) -> tuple[str, ...]:
+        """Watched layers in the order they were asked for."""
+        return tuple(self._watched)
+
+    def watch(self, layers: Sequence[str]) -> None:
+        """Watch layers from the next captured batch on."""
+        with self._lock:
+            self._watched = {**self._watched, **dict.fromkeys(layers)}
+
+    def unwatch(self, layers: Sequence[str]) -> None:
+        """Stop to watch layers."""
+        with self._lock:
+            self._watched = {name: None for name in self._watched if name not in set(layers)}
+
+    # ------------------------------------------------------------ around a batch (training thread)
+
+    def begin(self, position: BatchPosition, *, pauses: bool) -> None:
+        """Install the watches of one batch.
+
+        The whole forward is traced where somebody will look (it pauses) and in the first captured batch of
+        a phase in an epoch; else only the watched layers are tapped.
+        """
+        began = time.perf_counter()
+        try:
+            if not self._builder.index.is_current():
+                self._builder.rebuild(self.model)
+                self._traced_phases.clear()
+            new = (position.phase, position.epoch) not in self._traced_phases
+            trace = Trace(self._builder.index.parameter_names) if pauses or new else None
+            self._traced_phases.add((position.phase, position.epoch))
+            self._under_way = _Capture(self, trace)
+            self._under_way.install()
+            self._under_way.seconds = time.perf_counter() - began
+        except Exception as error:
+            self._fail(error)
+
+    def end(self, position: BatchPosition, *, complete: bool) -> None:
+        """Take the watches down and publish what they saw."""
+        began = time.perf_counter()
+        capture, self._under_way = self._under_way, None
+        if capture is None:
+            return
+        try:
+            if capture.trace is not None:
+                self._builder.add(capture.trace)
+            snapshot = capture.finish(position, complete, self._number, began)
+            self._number += 1
+            self.snapshot = snapshot
+            self.error = ""
+            self._on_snapshot(snapshot)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            capture.remove()
+
+    def close(self) -> None:
+        """Take down whatever is installed."""
+        capture, self._under_way = self._under_way, None
+        if capture is not None:
+            capture.remove()
+
+    def _fail(self, error: Exception) -> None:
+        self.error = f"this batch could not be captured: {type(error).__name__}: {error}"
+        self.close()
+
+
+class _Capture:
+    """Everything installed for one batch."""
+
+    def __init__(self, engine: CaptureEngine, trace: Trace | None) -> None:
+        self.trace = trace
+        self.seconds = 0.0
+        self._watched = engine.watched
+        self._architecture = lambda: engine.architecture
+        self._collector = Collector()
+        self._forward = ForwardWatch(
+            engine._builder.index,
+            engine._builder.names,
+            frozenset(self._watched),
+            self._collector.take,
+            trace,
+            self._forward_failed,
+        )
+        selected, self._weights_part = select_parameters(engine.model, self._watched)
+        self._parameters = ParameterWatch(selected, engine._optimizers)
+        self._forward_error = ""
+        self._eager = _eager_stance() if engine._compiled or _has_compiled_part(engine.model) else None
+
+    def install(self) -> None:
+        self._forward.install()
+        self._parameters.install()
+        if self._eager is not None:
+            self._eager.__enter__()
+
+    def remove(self) -> None:
+        self._forward.remove()
+        self._parameters.remove()
+        if self._eager is not None:
+            self._eager.__exit__(None, None, None)
+            self._eager = None
+
+    def finish(
+        self, position: BatchPosition, complete: bool, number: int, began: float
+    ) -> BatchSnapshot:
+        self._forward.remove()
+        layers, notes = self._collector.finish()
+        weights, gradients, state, settings = self._parameters.finish()
+        layers = {name: calls for name, calls in layers.items() if name in self._watched}
+        for name in self._watched:
+            if name not in layers and name not in notes:
+                notes[name] = self._forward_error or self._why_missing(name)
+        return BatchSnapshot(
+            position=position,
+            number=number,
+            layers=layers,
+            weights=weights,
+            weight_gradients=gradients,
+            optimizer_state=state,
+            optimizer_hyperparams=settings,
+            weights_part=self._weights_part,
+            complete=complete,
+            watched=self._watched,
+            missing=notes,
+            cost=Cost(len(layers), _bytes(layers), self.seconds + time.perf_counter() - began),
+        )
+
+    def _why_missing(self, name: str) -> str:
+        node = self._architecture().nodes.get(name)
+        if node is None:
+            return "not captured: no layer of this name has run yet"
+        if not node.ran:
+            return node.note or "never ran"
+        return "did not run in this batch"
+
+    def _forward_failed(self, error: Exception) -> None:
+        self._forward_error = f"not captured: {type(error).__name__}: {error}"
+
+
+def _bytes(layers: dict[str, tuple[LayerCall, ...]]) -> int:
+    total = 0
+    for calls in layers.values():
+        for call in calls:
+            for leaf in call.leaves:
+                for tensor in (leaf.activation, leaf.gradient):
+                    if tensor is not None and not tensor.is_sparse:
+                        total += tensor.numel() * tensor.element_size()
+    return total
+
+
+def _has_compiled_part(model: nn.Module) -> bool:
+    """Whether `module.compile()` was called on the model or a part of it."""
+    return any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
+
+
+def _eager_stance() -> torch.compiler.set_stance:
+    """Compiled code calls no hooks, so a captured batch runs eagerly; the others keep their speed."""
+    stance = torch.compiler.set_stance("force_eager")
+    stance.__exit__(None, None, None)  # creating it sets it; that is `install`'s to do
+    return stance

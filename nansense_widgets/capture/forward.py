@@ -1,0 +1,255 @@
+"""Watches the model's own forward: module hooks for scopes, a function mode for the ops between them.
+
+Hooks are torch's global module hooks, filtered by the model's own modules, not hooks on the modules: the
+model stays as it is (a deep copy or a pickle taken meanwhile carries nothing of ours), and torch's fused
+attention path, which is left when a module has hooks, is left alone.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+from torch.utils.hooks import RemovableHandle
+
+from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
+from nansense_widgets.capture.names import OpKey, OpNames
+from nansense_widgets.capture.ops import op_detail, op_kind
+from nansense_widgets.capture.trace import Trace
+
+__all__ = ["ForwardWatch", "in_backward"]
+
+Take = Callable[[str, int, Any], None]
+"""`take(layer, call, value)`: keep the tensors in `value`, now."""
+
+
+def in_backward() -> bool:
+    """Whether autograd runs on this thread: a forward now is a recomputation (activation checkpointing)."""
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+@dataclass
+class _Frame:
+    """One call of a module that is under way."""
+
+    name: str
+    module: nn.Module
+    call: int
+    hides_ops: bool
+    ops: dict[str, int] = field(default_factory=dict)
+    inner: int = 0
+
+
+class ForwardWatch:
+    """Observes the forwards of one batch on the thread that made it.
+
+    Args:
+        names: names of ops, settled in earlier batches.
+        taps: layers whose values go to `take` at the moment they exist.
+        trace: records the architecture as well, if given.
+        on_error: told of an error of ours; the watch then stops and the forward goes on.
+    """
+
+    def __init__(
+        self,
+        index: ModuleIndex,
+        names: OpNames,
+        taps: frozenset[str],
+        take: Take,
+        trace: Trace | None,
+        on_error: Callable[[Exception], None],
+    ) -> None:
+        self._index = index
+        self._names = names
+        self._taps = taps
+        self._take = take
+        self._trace = trace
+        self._on_error = on_error
+        self._thread = threading.get_ident()
+        self._stack: list[_Frame] = []
+        self._calls: dict[str, int] = {}
+        self._handles: list[RemovableHandle] = []
+        self._mode: _OpMode | None = None
+        self._op_scopes = frozenset(key.scope for tap in taps if (key := names.key(tap)) is not None)
+        self._wants_ops = trace is not None or bool(self._op_scopes)
+        self._broken = False
+
+    # ------------------------------------------------------------ on and off
+
+    def install(self) -> None:
+        """Begin to watch."""
+        register_pre = nn.modules.module.register_module_forward_pre_hook
+        register = nn.modules.module.register_module_forward_hook
+        self._handles.append(register_pre(self._enter))
+        self._handles.append(register(self._leave, with_kwargs=True, always_call=True))
+        root = self._index.root
+        if not may_run_fused(root):
+            # Keyword inputs reach only a module's own hook, so this one is on the root itself.
+            self._handles.append(root.register_forward_pre_hook(self._read_inputs, with_kwargs=True))
+
+    def remove(self) -> None:
+        """Stop; a forward that is still under way is left alone."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._stack.clear()
+        self._pop_mode()
+
+    # ------------------------------------------------------------ module hooks
+
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        name = self._index.names.get(id(module))
+        if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+            return
+        try:
+            call = self._calls[name] = self._calls.get(name, 0) + 1
+            if self._stack:
+                self._stack[-1].inner += 1
+            self._stack.append(_Frame(name, module, call, is_plain_leaf(module)))
+            if self._trace is not None and name:
+                self._trace.node(name, type(module).__name__)
+            if self._wants_ops:
+                if may_run_fused(module):
+                    self._pop_mode()
+                elif self._mode is None:
+                    self._push_mode()
+        except Exception as error:
+            self._fail(error)
+
+    def _read_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._broken or threading.get_ident() != self._thread or in_backward():
+            return
+        try:
+            call = self._calls.get(self._index.names[id(module)], 1)
+            for name, value in self._index.bind_inputs(args, kwargs).items():
+                layer = input_name(self._index, name)
+                if self._trace is not None and len(self._stack) == 1:
+                    self._trace.node(layer, "input").calls += 1
+                    self._trace.produce(layer, value)
+                if layer in self._taps:
+                    self._take(layer, call, value)
+        except Exception as error:
+            self._fail(error)
+
+    def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+        # When the forward raised, torch calls this without the keywords and with no output.
+        name = self._index.names.get(id(module))
+        if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+            return
+        try:
+            if not any(frame.module is module for frame in self._stack):
+                return
+            while (frame := self._stack.pop()).module is not module:
+                pass  # frames of inner modules that an exception not derived from Exception left behind
+            if len(rest) == 2:
+                kwargs, output = rest
+                if name in self._taps:
+                    self._take(name, frame.call, output)
+                if self._trace is not None:
+                    self._trace_call(frame, args, kwargs, output)
+            if not self._stack:
+                self._pop_mode()
+                if self._trace is not None:
+                    self._trace.end_forward()
+            elif self._wants_ops and self._mode is None and not may_run_fused(self._stack[-1].module):
+                self._push_mode()
+        except Exception as error:
+            self._fail(error)
+
+    def _trace_call(self, frame: _Frame, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        trace = self._trace
+        assert trace is not None
+        for op, count in frame.ops.items():
+            key = (frame.name, op)
+            trace.op_counts[key] = max(count, trace.op_counts.get(key, 0))
+        if not frame.name:
+            return
+        ran = trace.node(frame.name, type(frame.module).__name__)
+        ran.calls += 1
+        if frame.hides_ops or frame.inner == 0:
+            trace.consume(frame.name, (args, kwargs))
+            trace.produce(frame.name, output)
+        else:
+            ran.shapes = tuple(tuple(tensor.shape) for _, tensor in leaves(output))
+
+    # ------------------------------------------------------------ ops
+
+    def on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        """Called by the function mode after each torch call."""
+        if self._broken or not self._stack or threading.get_ident() != self._thread:
+            return
+        frame = self._stack[-1]
+        if frame.hides_ops or (self._trace is None and frame.name not in self._op_scopes) or in_backward():
+            return
+        try:
+            kind = op_kind(func)
+            value = args[0] if kind.returns_self and args else result
+            if kind.alias:
+                if self._trace is not None:
+                    self._trace.alias(value, args)
+                return
+            if next(leaves(value), None) is None:
+                return
+            ordinal = frame.ops.get(kind.name, 0)
+            frame.ops[kind.name] = ordinal + 1
+            frame.inner += 1
+            key = OpKey(frame.name, kind.name, ordinal)
+            layer = self._names.get(key)
+            if layer is None and not self._taps.isdisjoint(OpNames.guesses(key)):
+                layer = next(guess for guess in OpNames.guesses(key) if guess in self._taps)
+            if layer in self._taps and layer is not None:
+                call = self._calls[layer] = self._calls.get(layer, 0) + 1
+                self._take(layer, call, value)
+            if self._trace is not None:
+                ran = self._trace.node(key, kind.name)
+                ran.calls += 1
+                ran.detail = op_detail(args, kwargs)
+                self._trace.consume(key, (args, kwargs))
+                self._trace.produce(key, value)
+        except Exception as error:
+            self._fail(error)
+
+    def _push_mode(self) -> None:
+        self._mode = _OpMode(self)
+        self._mode.__enter__()
+
+    def _pop_mode(self) -> None:
+        if self._mode is None:
+            return
+        stack = torch.overrides._get_current_function_mode_stack()
+        if stack and stack[-1] is self._mode:  # else the user's own mode lies above; it has to go first
+            self._mode.__exit__(None, None, None)
+        else:
+            self._mode.watch = None
+        self._mode = None
+
+    def _fail(self, error: Exception) -> None:
+        self._broken = True
+        self._on_error(error)
+
+
+def input_name(index: ModuleIndex, name: str) -> str:
+    """Layer name of an input: its parameter's name, unless a module has that name already."""
+    return f"{name}_input" if name in index.modules else name
+
+
+class _OpMode(TorchFunctionMode):
+    """Passes every torch call on unchanged and then reports it."""
+
+    def __init__(self, watch: ForwardWatch) -> None:
+        super().__init__()
+        self.watch: ForwardWatch | None = watch
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if self.watch is not None:
+            self.watch.on_op(func, args, kwargs or {}, result)
+        return result

@@ -1,0 +1,140 @@
+"""Weights, the gradients that the optimizer used, and optimizer state, of one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from nansense_widgets.capture.values import Kept, keep, to_cpu
+
+__all__ = ["ParameterWatch", "select_parameters"]
+
+ALL_BYTES = 32 * 2**20
+"""Up to this size all parameters of a model are copied into a snapshot, above it the watched layers' ones."""
+
+
+def select_parameters(model: nn.Module, layers: Iterable[str]) -> tuple[dict[str, nn.Parameter], str]:
+    """Parameters to copy by name, and what part of all of them that is ("" for all)."""
+    everything = {
+        name: p
+        for name, p in model.named_parameters()
+        if not isinstance(p, nn.parameter.UninitializedTensorMixin)
+    }
+    if sum(p.numel() * p.element_size() for p in everything.values()) <= ALL_BYTES:
+        return everything, ""
+    owners = tuple(layers)
+    chosen = {name: p for name, p in everything.items() if name.rpartition(".")[0] in owners}
+    return chosen, f"parameters of the {len(owners)} watched layers only: {len(chosen)} of {len(everything)}"
+
+
+class ParameterWatch:
+    """Reads gradients at the moment the optimizer uses them, so that `zero_grad` may come any time after.
+
+    Args:
+        parameters: what to read, by name.
+        optimizers: the session's optimizers; parameters in none of them are read when their gradient
+            has been accumulated.
+    """
+
+    def __init__(self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer]) -> None:
+        self._parameters = parameters
+        self._optimizers = optimizers
+        self._gradients: dict[str, Kept] = {}
+        self._handles: list[RemovableHandle] = []
+        self._names = {id(p): name for name, p in parameters.items()}
+
+    def install(self) -> None:
+        """Begin to listen."""
+        stepped: set[int] = set()
+        for optimizer in self._optimizers:
+            stepped.update(id(p) for group in optimizer.param_groups for p in group["params"])
+            self._handles.append(optimizer.register_step_pre_hook(self._before_step))
+        for name, parameter in self._parameters.items():
+            if id(parameter) not in stepped and parameter.requires_grad and parameter.is_leaf:
+                self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
+
+    def remove(self) -> None:
+        """Stop listening."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def finish(
+        self,
+    ) -> tuple[
+        dict[str, torch.Tensor],
+        dict[str, torch.Tensor],
+        dict[str, dict[str, torch.Tensor]],
+        dict[str, dict[str, float]],
+    ]:
+        """Stop listening; return weights, gradients, optimizer state and hyperparameters, by parameter."""
+        self.remove()
+        weights: dict[str, torch.Tensor] = {}
+        gradients: dict[str, torch.Tensor] = {}
+        for name, parameter in self._parameters.items():
+            kept = to_cpu(keep(parameter))
+            if kept.tensor is not None:
+                weights[name] = kept.tensor
+            used = self._gradients.get(name)
+            if used is None and parameter.grad is not None:
+                used = keep(parameter.grad)
+            if used is not None and (gradient := to_cpu(used).tensor) is not None:
+                gradients[name] = gradient
+        state: dict[str, dict[str, torch.Tensor]] = {}
+        settings: dict[str, dict[str, float]] = {}
+        for optimizer in self._optimizers:
+            for group in optimizer.param_groups:
+                numeric = {key: float(v) for key, value in group.items() if (v := _number(value)) is not None}
+                for parameter in group["params"]:
+                    name_or_none = self._names.get(id(parameter))
+                    if name_or_none is None:
+                        continue
+                    settings.setdefault(name_or_none, {}).update(numeric)
+                    entries = state.setdefault(name_or_none, {})
+                    for key, value in optimizer.state.get(parameter, {}).items():
+                        tensor = _as_tensor(value)
+                        if tensor is not None:
+                            entries[str(key)] = tensor
+        return weights, gradients, state, settings
+
+    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
+        if closure is not None:
+            return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter))
+                if name is not None and parameter.grad is not None:
+                    self._gradients[name] = _kept(parameter.grad)
+
+    def _accumulated(self, parameter: torch.Tensor) -> None:
+        if parameter.grad is not None:
+            self._gradients[self._names[id(parameter)]] = _kept(parameter.grad)
+
+
+def _kept(tensor: torch.Tensor) -> Kept:
+    try:
+        return keep(tensor)
+    except Exception as error:  # never an error in the user's step
+        return Kept(None, f"{type(error).__name__}: {error}")
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, (bool, int, float)):
+        return float(value)
+    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
+        return float(value.detach())
+    return None
+
+
+def _as_tensor(value: Any) -> torch.Tensor | None:
+    if isinstance(value, torch.Tensor):
+        return to_cpu(keep(value)).tensor
+    if isinstance(value, (bool, int, float)):
+        return torch.tensor(value)
+    return None

@@ -1,0 +1,118 @@
+"""Records one batch's forwards: what ran in what order, and which value went where."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.weak import WeakIdKeyDictionary
+
+from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.names import OpKey
+
+__all__ = ["Ran", "Trace"]
+
+Node = str | OpKey
+"""A module or an input by its name; an op by its key, since its name is settled after the forward."""
+
+MAX_STEPS_BACK = 200
+
+
+@dataclass
+class Ran:
+    """What one node did in the traced batch."""
+
+    cls: str
+    detail: str = ""
+    calls: int = 0
+    shapes: tuple[tuple[int, ...], ...] = ()
+    parameters: set[str] = field(default_factory=set)
+
+
+class Trace:
+    """Filled by the forward watch while a batch runs; read once at its end.
+
+    Args:
+        parameter_names: names of the model's parameters by `id`.
+    """
+
+    def __init__(self, parameter_names: dict[int, str]) -> None:
+        self.ran: dict[Node, Ran] = {}
+        self.edges: set[tuple[Node, Node]] = set()
+        self.op_counts: dict[tuple[str, str], int] = {}
+        self._parameter_names = parameter_names
+        # Weak: a trace must not keep activations alive that the user's forward lets go.
+        self._producers: Any = WeakIdKeyDictionary()
+        self._grad_fns: dict[int, tuple[Hashable, Node]] = {}
+
+    def node(self, node: Node, cls: str) -> Ran:
+        """The record of a node, made when it runs first."""
+        ran = self.ran.get(node)
+        if ran is None:
+            ran = self.ran[node] = Ran(cls)
+        return ran
+
+    def consume(self, node: Node, value: Any) -> None:
+        """Note that `node` reads the tensors in `value`."""
+        for _, tensor in leaves(value):
+            name = self._parameter_names.get(id(tensor))
+            if name is not None:
+                self.ran[node].parameters.add(name)
+                continue
+            for source in self._sources(tensor):
+                if source != node:
+                    self.edges.add((source, node))
+
+    def produce(self, node: Node, value: Any) -> None:
+        """Note that `node` made the tensors in `value` (or changed them in place)."""
+        shapes = []
+        for _, tensor in leaves(value):
+            shapes.append(tuple(tensor.shape))
+            self._own(node, tensor)
+            base = tensor._base
+            if base is not None and base in self._producers and tensor._version:
+                # An op in place on a view changes what it is a view of.
+                self._own(node, base)
+        self.ran[node].shapes = tuple(shapes)
+
+    def alias(self, value: Any, source: Any) -> None:
+        """Note that the tensors in `value` are those in `source` under another name."""
+        origin = next((self._producers.get(t) for _, t in leaves(source) if t in self._producers), None)
+        if origin is not None:
+            for _, tensor in leaves(value):
+                if tensor not in self._producers:
+                    self._own(origin, tensor)
+
+    def end_forward(self) -> None:
+        """The outermost forward is over: let its graph go."""
+        self._grad_fns.clear()
+
+    def _own(self, node: Node, tensor: torch.Tensor) -> None:
+        self._producers[tensor] = node
+        grad_fn = tensor.grad_fn
+        if grad_fn is not None:
+            self._grad_fns[id(grad_fn)] = (grad_fn, node)
+
+    def _sources(self, tensor: torch.Tensor) -> set[Node]:
+        known = self._producers.get(tensor)
+        if known is None and tensor._base is not None:
+            known = self._producers.get(tensor._base)
+        if known is not None:
+            return {known}
+        # Made where no hook sees it (a custom autograd function): follow the graph back to known values.
+        found: set[Node] = set()
+        seen: set[int] = set()
+        front: list[Any] = [tensor.grad_fn] if tensor.grad_fn is not None else []
+        while front and len(seen) < MAX_STEPS_BACK:
+            grad_fn = front.pop()
+            if id(grad_fn) in seen:
+                continue
+            seen.add(id(grad_fn))
+            entry = self._grad_fns.get(id(grad_fn))
+            if entry is not None:
+                found.add(entry[1])
+            else:
+                front.extend(step for step, _ in grad_fn.next_functions if step is not None)
+        return found

@@ -1,0 +1,52 @@
+"""How the model's inputs are shown: means, deviations and transforms, one for all or one an input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+__all__ = ["InputConfig", "InputTransform", "MeanStd"]
+
+MeanStd = float | Sequence[float]
+"""One number for all channels, or one a channel."""
+
+InputTransform = Callable[[torch.Tensor], torch.Tensor]
+"""Maps an input that is no picture, one sample of shape (C, H, W), to 1 or 3 channels that can be drawn."""
+
+
+@dataclass(frozen=True)
+class InputConfig:
+    """The `input_*` arguments of `start`, checked; each a single value or a dict by input name."""
+
+    mean: MeanStd | Mapping[str, MeanStd] | None = None
+    std: MeanStd | Mapping[str, MeanStd] | None = None
+    transform: InputTransform | Mapping[str, InputTransform] | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in (("input_mean", self.mean), ("input_std", self.std)):
+            for one in _each(value):
+                if not _is_mean_std(one):
+                    raise TypeError(f"{name}={value!r} must be a number, numbers by channel, or a dict of them")
+        for one in _each(self.std):
+            if any(part <= 0 for part in ([one] if isinstance(one, (int, float)) else one)):
+                raise ValueError(f"input_std={self.std!r} must be positive")
+        for one in _each(self.transform):
+            if not callable(one):
+                raise TypeError(f"input_transform={self.transform!r} must be a function, or a dict of them")
+
+
+def _each(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value.values()) if isinstance(value, Mapping) else [value]
+
+
+def _is_mean_std(value: Any) -> bool:
+    if isinstance(value, bool):
+        return False
+    if isinstance(value, (int, float)):
+        return True
+    return isinstance(value, (Sequence, torch.Tensor)) and all(isinstance(float(v), float) for v in value)

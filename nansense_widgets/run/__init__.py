@@ -1,0 +1,1 @@
+"""How training proceeds: schedule, modes, pause and resume, the worker thread, loops on the main thread."""

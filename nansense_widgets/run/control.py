@@ -1,0 +1,239 @@
+"""The switchboard between whoever steers (any thread) and the training thread."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.position import BatchPosition
+
+__all__ = ["RunControl"]
+
+Standing = Literal["before", "in", "after"]
+
+IDLE_WAIT_S = 30.0
+"""How long a plain script waits at its first pause for somebody to steer it."""
+
+
+class RunControl:
+    """Modes, pauses and resumes. One condition variable; commands never run work, they only set the mode.
+
+    Args:
+        on_change: called after every change, on whichever thread made it; must return at once.
+    """
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self._changed = threading.Condition()
+        self._on_change = on_change
+        self._mode = Mode.STEP
+        self._mode_before_stop: Mode | None = None
+        self._target: tuple[str | int, int, int] | None = None
+        self._origin: tuple[str, int] | None = None
+        self._resume = False
+        self._paused = False
+        self._pause_count = 0
+        self._closed = False
+        self._refresh = False
+        self.attended = False
+        """Somebody steers: a command came, a thread waits for pauses, or a notebook shows a widget."""
+
+    # ------------------------------------------------------------ what the steering side calls
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @property
+    def paused(self) -> bool:
+        return self._paused
+
+    @property
+    def pause_count(self) -> int:
+        return self._pause_count
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def pending(self) -> list[str]:
+        """Commands given and not yet carried out: `stop`, `refresh`."""
+        with self._changed:
+            waiting = []
+            if self._mode_before_stop is not None and not self._paused:
+                waiting.append("stop")
+            if self._refresh:
+                waiting.append("refresh")
+            return waiting
+
+    def go(
+        self,
+        mode: Mode,
+        *,
+        origin: BatchPosition | None = None,
+        target: tuple[str | int, int, int] | None = None,
+    ) -> None:
+        """Proceed in `mode`; `origin` is where a phase or epoch step starts, `target` the batch to reach."""
+        with self._changed:
+            self.attended = True
+            self._mode = mode
+            self._mode_before_stop = None
+            self._origin = None if origin is None else (origin.phase, origin.epoch)
+            self._target = target
+            # Only a pause consumes a resume: a command given while training runs just changes the mode,
+            # and must not carry it over the next pause.
+            self._resume = self._paused
+            self._changed.notify_all()
+        self._on_change()
+
+    def stop(self) -> None:
+        """Pause at the next batch; no effect while paused."""
+        with self._changed:
+            self.attended = True
+            if not self._paused and self._mode is not Mode.STEP:
+                self._mode_before_stop = self._mode
+                self._mode = Mode.STEP
+            self._changed.notify_all()
+        self._on_change()
+
+    def cancel(self) -> None:
+        """Withdraw a stop or a refresh that still waits."""
+        with self._changed:
+            if self._mode_before_stop is not None and not self._paused:
+                self._mode = self._mode_before_stop
+            self._mode_before_stop = None
+            self._refresh = False
+        self._on_change()
+
+    def request_refresh(self) -> None:
+        """Have the next batch publish a snapshot without pausing."""
+        with self._changed:
+            self.attended = True
+            self._refresh = True
+        self._on_change()
+
+    def close(self) -> None:
+        """Let go of everything that waits; no pause any more."""
+        with self._changed:
+            self._closed = True
+            self._refresh = False
+            self._mode_before_stop = None
+            self._changed.notify_all()
+        self._on_change()
+
+    def wait_until_paused(self, after_pauses: int, timeout: float | None, ended: Callable[[], bool]) -> bool:
+        """Wait until paused with more than `after_pauses` pauses; False on time-out or if the run ended."""
+
+        def reached() -> bool:
+            return self._paused and self._pause_count > after_pauses
+
+        with self._changed:
+            self.attended = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: reached() or self._closed or ended(), timeout)
+            return reached()
+
+    def notify(self) -> None:
+        """Wake whoever waits, to look at the state again (a loop has ended, say)."""
+        with self._changed:
+            self._changed.notify_all()
+        self._on_change()
+
+    # ------------------------------------------------------------ what the training thread calls
+
+    def rest(self) -> None:
+        """The loop has ended: the first batch of a next one pauses again."""
+        with self._changed:
+            self._mode = Mode.STEP
+            self._mode_before_stop = None
+            self._origin = None
+            self._refresh = False
+            self._changed.notify_all()
+        self._on_change()
+
+    def stops_before(self, position: BatchPosition) -> bool:
+        """Whether a phase or epoch step ends before the batch at `position`."""
+        with self._changed:
+            if self._origin is None:  # the step was asked for before the first batch
+                self._origin = (position.phase, position.epoch)
+            phase, epoch = self._origin
+            if self._mode is Mode.UNTIL_PHASE_CHANGE:
+                return (position.phase, position.epoch) != (phase, epoch)
+            return self._mode is Mode.UNTIL_EPOCH_CHANGE and position.epoch != epoch
+
+    def stops_at(self, position: BatchPosition, phase_order: list[str]) -> bool:
+        """Whether training pauses after the batch at `position`."""
+        with self._changed:
+            if self._mode is Mode.STEP:
+                return True
+            if self._mode is Mode.UNTIL_END:
+                return position.is_last_overall
+            if self._mode is Mode.UNTIL_POSITION and self._target is not None:
+                phase, epoch, batch_idx = self._target
+                if isinstance(phase, int):
+                    here: str | int = phase_order.index(position.phase)
+                else:
+                    here = position.phase
+                return (phase, epoch, batch_idx) == (here, position.epoch, position.batch_idx)
+            return False
+
+    def shows_boundary(self, position: BatchPosition, length_known: bool) -> bool:
+        """Whether a phase or epoch step may end with this batch, so that it must be captured.
+
+        Where a phase's length is not known, every batch may be the last one.
+        """
+        with self._changed:
+            return self._mode in (Mode.UNTIL_PHASE_CHANGE, Mode.UNTIL_EPOCH_CHANGE) and (
+                position.is_last_in_phase or not length_known
+            )
+
+    def take_refresh(self) -> bool:
+        """Whether a refresh was asked for; the caller serves it."""
+        with self._changed:
+            asked, self._refresh = self._refresh, False
+            return asked
+
+    def pause(self, poll: Callable[[], None] | None, on_unattended: Callable[[], None]) -> None:
+        """Hold the training thread until a command resumes it or the session closes.
+
+        Args:
+            poll: called about every 20 ms while waiting, without the lock (a loop on the main thread
+                has to hear its kernel's messages itself).
+            on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it is to set a mode that goes on.
+        """
+        deadline = time.monotonic() + IDLE_WAIT_S
+        with self._changed:
+            if self._closed:
+                return
+            self._paused = True
+            self._resume = False
+            self._mode = Mode.STEP
+            self._mode_before_stop = None
+            self._origin = None
+            self._pause_count += 1
+            self._changed.notify_all()
+        self._on_change()
+        try:
+            while True:
+                with self._changed:
+                    wait = 0.02 if poll is not None else None
+                    if not self.attended:
+                        left = max(0.0, deadline - time.monotonic())
+                        wait = left if wait is None else min(wait, left)
+                    self._changed.wait_for(lambda: self._resume or self._closed, wait)
+                    if self._resume or self._closed:
+                        break
+                    alone = not self.attended and time.monotonic() >= deadline
+                if alone:
+                    on_unattended()
+                elif poll is not None:
+                    poll()
+        finally:
+            with self._changed:
+                self._paused = False
+                self._resume = False
+                self._changed.notify_all()
+            self._on_change()

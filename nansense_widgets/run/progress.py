@@ -1,0 +1,64 @@
+"""How far the run is and how long it still takes."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from nansense_widgets.run.schedule import Schedule
+
+__all__ = ["Pace", "Progress"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Batches done and in total (None: not known yet) of the epoch and the run; times in seconds."""
+
+    epoch_done: int
+    epoch_total: int | None
+    epoch_left_s: float | None
+    run_done: int
+    run_total: int | None
+    run_left_s: float | None
+    batch_s: float | None
+
+
+class Pace:
+    """Seconds a batch takes, as a moving average over about the last twenty; pauses do not count."""
+
+    def __init__(self) -> None:
+        self._began: float | None = None
+        self._average: float | None = None
+
+    def begin(self) -> None:
+        """A batch begins, or goes on after a pause."""
+        self._began = time.perf_counter()
+
+    def end(self) -> None:
+        """The batch ends."""
+        if self._began is None:
+            return
+        took = time.perf_counter() - self._began
+        self._began = None
+        self._average = took if self._average is None else 0.95 * self._average + 0.05 * took
+
+    def progress(self, schedule: Schedule) -> Progress:
+        """Progress now; the time left assumes that batches go on at this pace, whatever their phase."""
+        epoch_total = schedule.epoch_batches
+        run_total = None
+        if epoch_total is not None and schedule.epochs is not None:
+            run_total = epoch_total * schedule.epochs
+        pace = self._average
+
+        def left(done: int, total: int | None) -> float | None:
+            return None if pace is None or total is None else max(0, total - done) * pace
+
+        return Progress(
+            epoch_done=schedule.epoch_batches_done,
+            epoch_total=epoch_total,
+            epoch_left_s=left(schedule.epoch_batches_done, epoch_total),
+            run_done=schedule.batches_done,
+            run_total=run_total,
+            run_left_s=left(schedule.batches_done, run_total),
+            batch_s=pace,
+        )

@@ -1,0 +1,91 @@
+"""`start`: checks what it is given, ends an earlier session in the same place, and makes the new one."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from nansense_widgets.media.inputs import InputConfig, InputTransform, MeanStd
+from nansense_widgets.run.kernel import cell_id
+from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.session import Session
+
+__all__ = ["start"]
+
+_open: weakref.WeakValueDictionary[object, Session] = weakref.WeakValueDictionary()
+"""Sessions that may still be open, by what a new one replaces them for: their model, their cell."""
+
+
+def start(
+    model: nn.Module,
+    *,
+    epochs: int | None = None,
+    phases: Mapping[str, int] | None = None,
+    enabled: bool = True,
+    optimizer: Optimizer | Sequence[Optimizer] | None = None,
+    scheduler: LRScheduler | Sequence[LRScheduler] | None = None,
+    input_mean: MeanStd | Mapping[str, MeanStd] | None = None,
+    input_std: MeanStd | Mapping[str, MeanStd] | None = None,
+    input_transform: InputTransform | Mapping[str, InputTransform] | None = None,
+) -> Session:
+    """Put `model`'s training under the debugger.
+
+    The schedule is learned as the loop runs; `epochs` and `phases` (name to batches an epoch) declare it
+    up front, so that progress and the last batch are exact from the first epoch on. A session that was
+    started earlier for the same model, or in the same notebook cell, is closed first.
+
+    Args:
+        model: any module; its own forward always runs, nothing in it is changed.
+        enabled: False makes every call of the session a no-op, to leave the wiring in place.
+        optimizer: one or several; snapshots then hold their state and hyperparameters.
+        scheduler: one or several; kept for going back in time.
+        input_mean, input_std: undo the normalisation of shown inputs (`x * std + mean`): a number, one a
+            channel, or a dict of these by input name.
+        input_transform: maps a sample to 1 or 3 channels that can be drawn, or a dict by input name.
+
+    Raises:
+        TypeError, ValueError: for a wrong argument, naming it.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model={model!r} must be a torch.nn.Module")
+    if not isinstance(enabled, bool):
+        raise TypeError(f"enabled={enabled!r} must be True or False")
+    session = Session(
+        model,
+        schedule=Schedule(epochs=epochs, phases=phases),
+        enabled=enabled,
+        optimizers=_as_list("optimizer", optimizer, (Optimizer,)),
+        schedulers=_as_list("scheduler", scheduler, (LRScheduler, ReduceLROnPlateau)),
+        inputs=InputConfig(input_mean, input_std, input_transform),
+    )
+    if enabled:
+        _replace_earlier(session, model)
+    return session
+
+
+def _replace_earlier(session: Session, model: nn.Module) -> None:
+    keys: list[object] = [id(model)]
+    cell = cell_id()
+    if cell is not None:
+        keys.append(cell)
+    for key in keys:
+        earlier = _open.get(key)
+        if earlier is not None:
+            earlier._close("replaced by a newer session")
+        _open[key] = session
+
+
+def _as_list(name: str, value: Any, kinds: tuple[type, ...]) -> list[Any]:
+    if value is None:
+        return []
+    items = list(value) if isinstance(value, (list, tuple)) else [value]
+    for item in items:
+        if not isinstance(item, kinds):
+            expected = " or ".join(kind.__name__ for kind in kinds)
+            raise TypeError(f"{name}={item!r} must be a torch {expected}, or a list of them")
+    return items

@@ -1,0 +1,1 @@
+"""What the user sees: one module a front end, its view model, and the dashboard."""

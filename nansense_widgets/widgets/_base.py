@@ -1,0 +1,71 @@
+"""What all widgets of a session share: the state trait, actions, and where their JavaScript is."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any, ClassVar
+
+import anywidget
+import traitlets
+
+from nansense_widgets.widgets.hub import Hub
+
+__all__ = ["SessionWidget"]
+
+_STATIC = pathlib.Path(__file__).parent / "static"
+
+
+class SessionWidget(anywidget.AnyWidget):
+    """A widget bound to one session through its hub.
+
+    Trait writes happen in `refresh`, which only the hub's publisher calls, on the kernel's main thread;
+    messages from the browser arrive on any thread and are handed to the hub's painter thread at once.
+    """
+
+    state: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    _front_end: ClassVar[str] = ""
+
+    def __init_subclass__(cls, front_end: str = "", **kwargs: Any) -> None:
+        if front_end:
+            cls._esm = _STATIC / f"{front_end}.js"
+            cls._front_end = front_end
+        super().__init_subclass__(**kwargs)
+
+    def __init__(self, hub: Hub, **kwargs: Any) -> None:
+        if unknown := [key for key in kwargs if key not in self.trait_names()]:
+            raise TypeError(f"{type(self).__name__}() got unknown arguments: {', '.join(unknown)}")
+        self._hub = hub
+        self._source = hub.source
+        super().__init__(**kwargs)
+        self.on_msg(self._heard)
+
+    def refresh(self) -> None:
+        """Bring the traits up to date with the session (main thread only)."""
+        state = dict(self._hub.state())
+        if state != self.state:
+            self.state = state
+
+    def paint(self) -> None:
+        """Send what the open views want of a new snapshot (painter thread)."""
+
+    def handle(self, message: dict[str, Any]) -> None:
+        """Answer one request of a view (painter thread)."""
+        if message.get("type") == "action":
+            error = self._hub.perform(str(message.get("name")), dict(message.get("args") or {}))
+            self.send(
+                {
+                    "type": "echo",
+                    "view": message.get("view"),
+                    "req": message.get("req"),
+                    "code": self._hub.last_action,
+                    "error": error,
+                }
+            )
+
+    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+        if isinstance(content, dict):
+            self._hub.painter.submit(lambda: self.handle(content))
+
+    def __repr__(self) -> str:  # the default one would serialise every trait
+        return f"<{type(self).__name__} of {self._source!r}>"

@@ -1,0 +1,58 @@
+"""Buttons are calls: each action of a widget is one public method of the session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ACTIONS", "UnknownAction", "call_text", "perform"]
+
+ACTIONS = frozenset(
+    {
+        "cancel",
+        "request_snapshot",
+        "set_update_frequency",
+        "step_batch",
+        "step_epoch",
+        "step_phase",
+        "step_run",
+        "step_until_position",
+        "stop",
+        "unwatch",
+        "watch",
+    }
+)
+"""What a browser may call; anything else a message asks for is refused."""
+
+_POSITIONAL = {"watch": "layers", "unwatch": "layers"}
+"""Actions whose list argument is spread over positional parameters."""
+
+
+class UnknownAction(ValueError):
+    """A message asked for something that is no action."""
+
+
+def perform(source: object, name: str, args: dict[str, Any]) -> str:
+    """Call the method and return the call in Python; raises what the method raises."""
+    if name not in ACTIONS:
+        raise UnknownAction(f"action {name!r} is not one of {', '.join(sorted(ACTIONS))}")
+    positional, keywords = _split(name, args)
+    getattr(source, name)(*positional, **keywords)
+    return call_text(name, args)
+
+
+def call_text(name: str, args: dict[str, Any]) -> str:
+    """The call as a user would type it, e.g. `session.watch('conv1', 'fc')`."""
+    positional, keywords = _split(name, args)
+    shown = [repr(value) for value in positional[:6]]
+    if len(positional) > 6:
+        shown.append(f"…{len(positional) - 6} more")
+    shown += [f"{key}={value!r}" for key, value in keywords.items() if value is not None]
+    return f"session.{name}({', '.join(shown)})"
+
+
+def _split(name: str, args: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    spread = _POSITIONAL.get(name)
+    if spread is None:
+        return [], dict(args)
+    rest = dict(args)
+    return list(rest.pop(spread, [])), rest

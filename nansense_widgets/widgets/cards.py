@@ -1,0 +1,232 @@
+"""The view model of a layer card: from a snapshot and what a view wants to see, to a message and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from nansense_widgets.capture.architecture import ArchitectureNode
+from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValue
+from nansense_widgets.media.layout import TensorLayout, choose_layout
+from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
+from nansense_widgets.media.values import Range
+from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.source import Source
+
+__all__ = ["CardPainter"]
+
+NOT_YET = "no batch has been captured yet"
+WATCHED_LATER = "not captured: watched after this batch ran; step to capture it"
+
+
+class CardPainter:
+    """Paints cards, on the painter thread.
+
+    The scale of a strip is over all its channels, however few are drawn, so it is measured once a
+    snapshot and sample and remembered.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._ranges: dict[tuple[Any, ...], Range | Missing] = {}
+        self._of_snapshot = -1
+
+    def card(
+        self, snapshot: BatchSnapshot | None, want: protocol.CardWant, buffers: list[bytes]
+    ) -> protocol.Card:
+        """One card; the pixels of its strips are appended to `buffers`."""
+        layer = want["layer"]
+        node = self._source.architecture.nodes.get(layer)
+        calls = () if snapshot is None else snapshot.layers.get(layer, ())
+        chosen = _call(calls, want["call"])
+        leaves = () if chosen is None else chosen.leaves
+        index = min(max(want["leaf"], 0), max(len(leaves) - 1, 0))
+        note = "" if snapshot is None or not calls else snapshot.missing.get(layer, "")
+        if snapshot is not None and not snapshot.complete:
+            note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))
+        why = _why_missing(snapshot, layer, calls, want["call"])
+        strips = [
+            self._strip(snapshot, kind, leaves[index], node, want, buffers)
+            if leaves and not why
+            else _missing(kind, why)
+            for kind in ("activations", "gradients")
+        ]
+        return {
+            "layer": layer,
+            "cls": "" if node is None else node.cls,
+            "detail": "" if node is None else node.hyperparameters,
+            "call": want["call"],
+            "calls": len(calls),
+            "leaf": index,
+            "leaves": [layer + leaf.path for leaf in leaves],
+            "note": note,
+            "strips": strips,
+        }
+
+    def exact(
+        self, kind: protocol.Kind, want: protocol.CardWant, channel: int, window: Sequence[int] | None
+    ) -> tuple[dict[str, Any], bytes]:
+        """Exact values of one tile: an `Exact` without its addressee, and the buffer."""
+        snapshot = self._source.snapshot
+        layer = want["layer"]
+        calls = () if snapshot is None else snapshot.layers.get(layer, ())
+        chosen = _call(calls, want["call"])
+        reply: dict[str, Any] = {
+            "type": "exact",
+            "snapshot": -1 if snapshot is None else snapshot.number,
+            "missing": _why_missing(snapshot, layer, calls, want["call"]),
+            "channel": channel,
+            "window": (0, 0, 0, 0),
+            "dtype": "float32",
+        }
+        if chosen is None or not chosen.leaves:
+            return reply, b""
+        leaf = chosen.leaves[min(max(want["leaf"], 0), len(chosen.leaves) - 1)]
+        tensor, reason = _tensor(leaf, kind)
+        if tensor is None:
+            reply["missing"] = reason
+            return reply, b""
+        node = self._source.architecture.nodes.get(layer)
+        corners = None if window is None else (window[0], window[1], window[2], window[3])
+        tile = exact_tile(tensor, _layout(tensor, node), _view(want), channel=channel, window=corners)
+        if isinstance(tile, Missing):
+            reply["missing"] = tile.reason
+            return reply, b""
+        reply["window"] = tile.window
+        reply["dtype"] = tile.dtype
+        return reply, tile.tobytes()
+
+    def _strip(
+        self,
+        snapshot: BatchSnapshot | None,
+        kind: protocol.Kind,
+        leaf: LeafValue,
+        node: ArchitectureNode | None,
+        want: protocol.CardWant,
+        buffers: list[bytes],
+    ) -> protocol.Strip:
+        tensor, reason = _tensor(leaf, kind)
+        if tensor is None or snapshot is None:
+            return _missing(kind, reason)
+        layout = _layout(tensor, node)
+        key = (want["layer"], want["call"], leaf.path, kind, want["sample"])
+        known = self._range(snapshot.number, key, tensor, layout, want["sample"])
+        picture = (
+            known
+            if isinstance(known, Missing)
+            else render_strip(tensor, layout, _view(want), known=known)
+        )
+        if isinstance(picture, Missing):
+            return _missing(kind, picture.reason)
+        buffers.append(picture.pixels)
+        return {
+            "kind": kind,
+            "missing": "",
+            "layout": picture.layout,
+            "shape": list(picture.shape),
+            "dtype": picture.dtype,
+            "axes": picture.axes,
+            "samples": picture.samples,
+            "kept": leaf.part,
+            "channels": picture.channels,
+            "first": picture.first,
+            "count": picture.count,
+            "tile": picture.tile,
+            "full": picture.full,
+            "pool": picture.pool,
+            "scale": picture.scale,
+            "unsigned": picture.unsigned,
+            "nonfinite": {
+                "nan": picture.nonfinite.nan,
+                "posinf": picture.nonfinite.posinf,
+                "neginf": picture.nonfinite.neginf,
+            },
+            "dead": list(picture.dead),
+            "depth": picture.depth,
+            "value": picture.value,
+            "buffer": len(buffers) - 1,
+        }
+
+    def _range(
+        self,
+        number: int,
+        key: tuple[Any, ...],
+        tensor: torch.Tensor,
+        layout: TensorLayout,
+        sample: int,
+    ) -> Range | Missing:
+        if number != self._of_snapshot:
+            self._ranges.clear()
+            self._of_snapshot = number
+        if key not in self._ranges:
+            self._ranges[key] = sample_range(tensor, layout, sample)
+        return self._ranges[key]
+
+
+def _call(calls: Sequence[LayerCall], number: int) -> LayerCall | None:
+    return next((call for call in calls if call.call == number), None)
+
+
+def _why_missing(
+    snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int
+) -> str:
+    if snapshot is None:
+        return NOT_YET
+    if not calls:
+        return snapshot.missing.get(layer, WATCHED_LATER if layer not in snapshot.watched else "no tensor")
+    if _call(calls, number) is None:
+        return f"there was no call {number} in this batch: {len(calls)} in all"
+    return ""
+
+
+def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, str]:
+    if kind == "activations":
+        return leaf.activation, leaf.activation_reason
+    return leaf.gradient, leaf.gradient_reason
+
+
+def _layout(tensor: torch.Tensor, node: ArchitectureNode | None) -> TensorLayout:
+    axes = None if node is None else node.axes
+    if axes is None:
+        return choose_layout(tensor.shape, tensor.dtype)
+    return choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
+
+
+def _view(want: protocol.CardWant) -> View:
+    return View(
+        sample=want["sample"],
+        average=want["average"],
+        transform=want["transform"],
+        first=want["first"],
+        count=want["count"],
+        px=want["px"],
+        depth=want["depth"],
+    )
+
+
+def _missing(kind: protocol.Kind, reason: str) -> protocol.Strip:
+    return {
+        "kind": kind,
+        "missing": reason or "not captured",
+        "layout": "scalar",
+        "shape": [],
+        "dtype": "",
+        "axes": "",
+        "samples": 0,
+        "kept": "",
+        "channels": 0,
+        "first": 0,
+        "count": 0,
+        "tile": (0, 0),
+        "full": (0, 0),
+        "pool": (1, 1),
+        "scale": 0.0,
+        "unsigned": False,
+        "nonfinite": {"nan": 0, "posinf": 0, "neginf": 0},
+        "dead": [],
+        "depth": 0,
+        "value": None,
+        "buffer": -1,
+    }

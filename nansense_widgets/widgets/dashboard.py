@@ -1,0 +1,12 @@
+"""The dashboard: controls, graph and layer cards in one widget."""
+
+from __future__ import annotations
+
+from nansense_widgets.widgets.graph import GraphPart
+from nansense_widgets.widgets.strips import StripsPart
+
+__all__ = ["Dashboard"]
+
+
+class Dashboard(GraphPart, StripsPart, front_end="dashboard"):
+    """`session.dashboard()`: everything; its parts are also widgets of their own."""

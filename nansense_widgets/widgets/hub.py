@@ -1,0 +1,80 @@
+"""One hub a session: what its widgets share, and the two ways in which updates leave the kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.actions import call_text, perform
+from nansense_widgets.widgets.painter import Painter
+from nansense_widgets.widgets.publisher import Publisher
+from nansense_widgets.widgets.source import Source
+from nansense_widgets.widgets.state import session_state
+
+if TYPE_CHECKING:
+    from nansense_widgets.widgets._base import SessionWidget
+
+__all__ = ["Hub"]
+
+
+class Hub:
+    """The widgets of one session.
+
+    Small state goes out as traits, written by the `publisher` on the kernel's main thread; tensors go out
+    as messages that the open views asked for, computed and sent by the `painter`'s own thread.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.last_action = ""
+        self.painter = Painter()
+        self.publisher = Publisher(self._refresh)
+        self._widgets: dict[str, SessionWidget] = {}
+
+    def widget(self, key: str, make: Callable[[], SessionWidget]) -> SessionWidget:
+        """The widget of a key, made the first time and kept up to date from then on (main thread)."""
+        self.publisher.find_loop()
+        if key not in self._widgets:
+            widget = make()
+            widget.refresh()
+            self._widgets[key] = widget
+        return self._widgets[key]
+
+    @property
+    def has_widgets(self) -> bool:
+        return bool(self._widgets)
+
+    def changed(self) -> None:
+        """Something small changed (any thread, returns at once)."""
+        if self._widgets:
+            self.publisher.poke()
+
+    def new_snapshot(self) -> None:
+        """There is a new snapshot (any thread, returns at once)."""
+        if self._widgets:
+            self.painter.submit_latest("paint", self._paint)
+            self.publisher.poke()
+
+    def perform(self, name: str, args: dict[str, Any]) -> str:
+        """Carry out an action of a view; the error's text, or "" if it went well."""
+        try:
+            self.last_action = perform(self.source, name, args)
+        except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+            self.last_action = call_text(name, args)
+            return f"{type(error).__name__}: {error}"
+        finally:
+            self.publisher.poke()
+        return ""
+
+    def state(self) -> protocol.State:
+        """The trait `state` as it is now."""
+        return session_state(self.source, self.last_action)
+
+    def _refresh(self) -> None:
+        for widget in list(self._widgets.values()):
+            widget.refresh()
+
+    def _paint(self) -> None:
+        for widget in list(self._widgets.values()):
+            widget.paint()

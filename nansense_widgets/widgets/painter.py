@@ -1,0 +1,68 @@
+"""One thread that makes and sends pictures, so that neither training nor the kernel's main thread waits."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+__all__ = ["Painter"]
+
+Job = Callable[[], None]
+
+IDLE_S = 10.0
+
+
+class Painter:
+    """Runs jobs one after the other on a daemon thread that lives while there are some.
+
+    A job that raises is kept as `error` for the views and does not end the thread.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._jobs: deque[tuple[str, Job]] = deque()
+        self._thread: threading.Thread | None = None
+        self._busy = False
+        self.error = ""
+
+    def submit(self, job: Job) -> None:
+        """Run `job` after those before it."""
+        self._put("", job)
+
+    def submit_latest(self, key: str, job: Job) -> None:
+        """The same, but it replaces a waiting job of this key."""
+        self._put(key, job)
+
+    def wait_idle(self, timeout: float | None = None) -> bool:
+        """Wait until nothing is left to do; for tests and for a last picture before a close."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._jobs and not self._busy, timeout)
+
+    def _put(self, key: str, job: Job) -> None:
+        with self._changed:
+            if key and any(waiting == key for waiting, _ in self._jobs):
+                self._jobs = deque((k, job if k == key else j) for k, j in self._jobs)
+            else:
+                self._jobs.append((key, job))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nansense-painter", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: bool(self._jobs), IDLE_S):
+                    self._thread = None  # a session that nobody looks at keeps no thread
+                    return
+                _, job = self._jobs.popleft()
+                self._busy = True
+            try:
+                job()
+            except Exception as error:  # shown by the views as the session's notice
+                self.error = f"{type(error).__name__}: {error}"
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()

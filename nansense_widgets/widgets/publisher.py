@@ -1,0 +1,64 @@
+"""Paces trait writes and keeps them on the kernel's main thread."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+
+__all__ = ["Publisher"]
+
+INTERVAL_S = 0.05
+"""At most 20 updates a second: past 1,000 messages a second a server drops them without a word."""
+
+
+class Publisher:
+    """Calls `update` soon after a poke, on the event loop of the main thread, at most every 50 ms.
+
+    Many pokes make one update, of the latest state. While a cell keeps the loop busy, whoever holds the
+    main thread (a training loop in a cell, `session.wait()`) calls `pump` instead.
+    """
+
+    def __init__(self, update: Callable[[], None]) -> None:
+        self._update = update
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._lock = threading.Lock()
+        self._poked = False
+        self._scheduled = False
+        self._last = 0.0
+
+    def find_loop(self) -> None:
+        """Remember the running event loop (called from a cell, where there is one)."""
+        try:
+            self._loop = asyncio.get_running_loop()
+        except RuntimeError:  # a plain script or a test: `pump` is all there is
+            pass
+
+    def poke(self) -> None:
+        """An update is due (any thread)."""
+        with self._lock:
+            self._poked = True
+            if self._scheduled or self._loop is None or self._loop.is_closed():
+                return
+            self._scheduled = True
+        self._loop.call_soon_threadsafe(self._tick)
+
+    def pump(self) -> None:
+        """Update now if one is due (main thread only)."""
+        with self._lock:
+            if not self._poked or time.monotonic() - self._last < INTERVAL_S:
+                return
+            self._poked = False
+            self._last = time.monotonic()
+        self._update()
+
+    def _tick(self) -> None:
+        with self._lock:
+            wait = INTERVAL_S - (time.monotonic() - self._last)
+            if wait <= 0:
+                self._scheduled = False
+        if wait > 0 and self._loop is not None:
+            self._loop.call_later(wait, self._tick)
+            return
+        self.pump()

@@ -1,0 +1,49 @@
+"""What the widgets need of a session: its public surface, as a protocol, so that nothing imports upwards."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.run.control import Standing
+from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.progress import Progress
+from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.worker import LoopFailure
+
+__all__ = ["Source"]
+
+
+class Source(Protocol):
+    """Read-only state of a session; every read is safe from any thread."""
+
+    @property
+    def status(self) -> RunStatus: ...
+    @property
+    def mode(self) -> Mode: ...
+    @property
+    def live_position(self) -> BatchPosition | None: ...
+    @property
+    def standing(self) -> Standing: ...
+    @property
+    def snapshot(self) -> BatchSnapshot | None: ...
+    @property
+    def architecture(self) -> Architecture: ...
+    @property
+    def watched_layers(self) -> tuple[str, ...]: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def progress(self) -> Progress: ...
+    @property
+    def pending(self) -> list[str]: ...
+    @property
+    def failure(self) -> LoopFailure | None: ...
+    @property
+    def update_frequency(self) -> UpdateFrequency: ...
+    @property
+    def notice(self) -> str: ...

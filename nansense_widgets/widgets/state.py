@@ -1,0 +1,71 @@
+"""The view model of the trait `state`, which every widget of a session has."""
+
+from __future__ import annotations
+
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.source import Source
+
+__all__ = ["position_payload", "session_state"]
+
+
+def session_state(source: Source, last_action: str) -> protocol.State:
+    """All that the controls show, of a session as it is now."""
+    status = source.status
+    snapshot = source.snapshot
+    failure = source.failure
+    schedule = source.schedule
+    progress = source.progress
+    frequency = source.update_frequency
+    return {
+        "status": status.word,
+        "detail": status.detail,
+        "mode": str(source.mode),
+        "position": position_payload(source.live_position, schedule),
+        "standing": source.standing,
+        "shown": None if snapshot is None else position_payload(snapshot.position, schedule),
+        "pending": source.pending,
+        "progress": {
+            "epoch_done": progress.epoch_done,
+            "epoch_total": progress.epoch_total,
+            "epoch_left_s": progress.epoch_left_s,
+            "run_done": progress.run_done,
+            "run_total": progress.run_total,
+            "run_left_s": progress.run_left_s,
+            "batch_s": progress.batch_s,
+        },
+        "phases": {name: schedule.phase_count(name) for name in schedule.phase_order},
+        "error": None
+        if failure is None
+        else {
+            "type": failure.type,
+            "message": failure.message,
+            "line": failure.line,
+            "traceback": failure.traceback,
+            "position": position_payload(failure.position, schedule),
+        },
+        "update_frequency": {"unit": frequency.unit, "n": frequency.n, "phase": frequency.phase},
+        "last_action": last_action,
+        "cost": None
+        if snapshot is None
+        else {
+            "layers": snapshot.cost.layers,
+            "bytes": snapshot.cost.bytes,
+            "seconds": snapshot.cost.seconds,
+        },
+        "notice": source.notice,
+    }
+
+
+def position_payload(position: BatchPosition | None, schedule: Schedule) -> protocol.Position | None:
+    """A position with the totals known now."""
+    if position is None:
+        return None
+    return {
+        "phase": position.phase,
+        "epoch": position.epoch,
+        "batch_idx": position.batch_idx,
+        "batches": schedule.phase_count(position.phase),
+        "epochs": schedule.epochs,
+    }

@@ -1,0 +1,164 @@
+"""Layer cards: strips of activations and gradients, drawn by whichever browser views ask for them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import traitlets
+
+from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets._base import SessionWidget
+from nansense_widgets.widgets.cards import CardPainter
+from nansense_widgets.widgets.state import position_payload
+
+__all__ = ["Strips", "StripsPart"]
+
+SILENT_S = 10.0
+"""A view that has not confirmed a picture for so long is taken for closed until it speaks again."""
+
+STILL_AFTER_S = 1.5
+STILL_LAYERS = 12
+STILL_BYTES = 400_000
+
+
+@dataclass
+class _View:
+    """One open browser view of the widget: what it wants, and whether it has drawn what it was sent."""
+
+    cards: list[protocol.CardWant] = field(default_factory=list)
+    seq: int = 0
+    confirmed: int = 0
+    sent_at: float = 0.0
+    owed: bool = False
+
+    def may_send(self, now: float) -> bool:
+        return self.confirmed == self.seq
+
+    def is_silent(self, now: float) -> bool:
+        return self.confirmed < self.seq and now - self.sent_at > SILENT_S
+
+
+class StripsPart(SessionWidget):
+    """The traits and messages of a widget that draws layer cards."""
+
+    watched: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    layers: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Layers to show; empty: all watched ones."""
+    still: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._views: dict[str, _View] = {}
+        self._painter = CardPainter(self._source)
+        self._still_timer: threading.Timer | None = None
+        self._next_still: protocol.Still | None = None
+
+    def refresh(self) -> None:
+        super().refresh()
+        self.watched = list(self._source.watched_layers)
+        still, self._next_still = self._next_still, None
+        if still is not None:
+            self.still = dict(still)
+
+    def paint(self) -> None:
+        now = time.monotonic()
+        for name, view in list(self._views.items()):
+            if view.is_silent(now):
+                del self._views[name]
+            elif view.may_send(now):
+                self._answer(name, view)
+            else:
+                view.owed = True
+        self._still_later()
+
+    def handle(self, message: dict[str, Any]) -> None:
+        kind, name = message.get("type"), str(message.get("view"))
+        if kind == "want":
+            view = self._views.setdefault(name, _View())
+            view.cards = list(message.get("cards") or [])
+            self._answer(name, view)
+        elif kind == "ack":
+            known = self._views.get(name)
+            if known is not None:
+                known.confirmed = max(known.confirmed, int(message.get("seq", 0)))
+                if known.owed and known.may_send(time.monotonic()):
+                    self._answer(name, known)
+        elif kind == "fetch":
+            reply, values = self._painter.exact(
+                message["kind"], message["card"], int(message["channel"]), message.get("window")
+            )
+            reply["view"], reply["req"] = name, int(message.get("req", 0))
+            self.send(reply, [values])
+        else:
+            super().handle(message)
+
+    def _answer(self, name: str, view: _View) -> None:
+        view.seq += 1
+        view.sent_at = time.monotonic()
+        view.owed = False
+        strips, buffers = self._strips(name, view.seq, view.cards)
+        self.send(strips, buffers)
+
+    def _strips(
+        self, view: str, seq: int, wants: list[protocol.CardWant]
+    ) -> tuple[protocol.Strips, list[bytes]]:
+        snapshot = self._source.snapshot
+        buffers: list[bytes] = []
+        cards = [self._painter.card(snapshot, want, buffers) for want in wants]
+        return {
+            "type": "strips",
+            "view": view,
+            "seq": seq,
+            "snapshot": -1 if snapshot is None else snapshot.number,
+            "position": None
+            if snapshot is None
+            else position_payload(snapshot.position, self._source.schedule),
+            "cards": cards,
+        }, buffers
+
+    # ------------------------------------------------------------ the picture for files without a kernel
+
+    def _still_later(self) -> None:
+        if self._still_timer is None:
+            self._still_timer = threading.Timer(
+                STILL_AFTER_S, lambda: self._hub.painter.submit(self._make_still)
+            )
+            self._still_timer.daemon = True
+            self._still_timer.start()
+
+    def _make_still(self) -> None:
+        self._still_timer = None
+        names = list(self.layers) or list(self._source.watched_layers)
+        wants = [_still_want(name) for name in names[:STILL_LAYERS]]
+        strips, buffers = self._strips("", 0, wants)
+        while buffers and sum(map(len, buffers)) > STILL_BYTES and len(wants) > 1:
+            wants = wants[: len(wants) // 2]
+            strips, buffers = self._strips("", 0, wants)
+        self._next_still = {
+            "strips": strips,
+            "sizes": [len(buffer) for buffer in buffers],
+            "data": b"".join(buffers),
+        }
+        self._hub.publisher.poke()
+
+
+class Strips(StripsPart, front_end="strips"):
+    """`session.strips(*layers)`: cards of the given layers, or of all watched ones."""
+
+
+def _still_want(layer: str) -> protocol.CardWant:
+    return {
+        "layer": layer,
+        "call": 1,
+        "leaf": 0,
+        "sample": 0,
+        "average": False,
+        "transform": "none",
+        "first": 0,
+        "count": 16,
+        "px": 28,
+        "depth": 0,
+    }
