@@ -41,11 +41,14 @@ def start(
 
     Args:
         model: any module; its own forward always runs, nothing in it is changed.
+        epochs: how many there will be, if `session.epochs(n)` does not say.
+        phases: phase name to batches an epoch.
         enabled: False makes every call of the session a no-op, to leave the wiring in place.
         optimizer: one or several; snapshots then hold their state and hyperparameters.
         scheduler: one or several; kept for going back in time.
-        input_mean, input_std: undo the normalisation of shown inputs (`x * std + mean`): a number, one a
-            channel, or a dict of these by input name.
+        input_mean: with `input_std`, undoes the normalisation of shown inputs (`x * std + mean`): a
+            number, one a channel, or a dict of these by input name.
+        input_std: likewise.
         input_transform: maps a sample to 1 or 3 channels that can be drawn, or a dict by input name.
 
     Raises:
@@ -76,7 +79,7 @@ def _replace_earlier(session: Session, model: nn.Module) -> None:
     for key in keys:
         earlier = _open.get(key)
         if earlier is not None:
-            earlier._close("replaced by a newer session")
+            earlier._close("replaced by a newer session")  # noqa: SLF001  both make up the entry point
         _open[key] = session
 
 

@@ -6,6 +6,7 @@ training loop. Bodies do what users do: they draw random numbers, work in place,
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -102,7 +103,9 @@ def residual_network_in_place() -> Program:
 @kind
 def dropout_and_batchnorm() -> Program:
     return classify(
-        nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout2d(0.3), nn.ELU(inplace=True), *head(4))
+        nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout2d(0.3), nn.ELU(inplace=True), *head(4)
+        )
     )
 
 
@@ -143,7 +146,9 @@ def densenet() -> Program:
 
 @kind
 def three_dimensional() -> Program:
-    model = nn.Sequential(nn.Conv3d(1, 3, 3), nn.GELU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(3, 5))
+    model = nn.Sequential(
+        nn.Conv3d(1, 3, 3), nn.GELU(), nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(3, 5)
+    )
     program = classify(model)
     program.batches = [(torch.randn(2, 1, 5, 5, 5), torch.randint(0, 5, (2,))) for _ in range(4)]
     return program
@@ -367,7 +372,9 @@ class GPT(nn.Module):
                         "norm1": nn.LayerNorm(width),
                         "attn": Attention(width, 2),
                         "norm2": nn.LayerNorm(width),
-                        "mlp": nn.Sequential(nn.Linear(width, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, width)),
+                        "mlp": nn.Sequential(
+                            nn.Linear(width, 16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, width)
+                        ),
                     }
                 )
                 for _ in range(depth)
@@ -461,7 +468,10 @@ def sparse_embedding() -> Program:
 
     model = Bag()
     program = language(model, lambda m, ids: F.cross_entropy(m(ids), ids[:, 0]))
-    optimizers = [torch.optim.SparseAdam([model.embed.weight], lr=0.01), torch.optim.SGD(model.fc.parameters(), lr=0.1)]
+    optimizers = [
+        torch.optim.SparseAdam([model.embed.weight], lr=0.01),
+        torch.optim.SGD(model.fc.parameters(), lr=0.1),
+    ]
 
     def train(ids: torch.Tensor) -> torch.Tensor:
         loss = F.cross_entropy(model(ids), ids[:, 0])
@@ -812,10 +822,8 @@ def exception_in_forward_that_is_caught() -> Program:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def train(item: Any) -> torch.Tensor:
-        try:
+        with contextlib.suppress(RuntimeError):
             model(item[0][:, :, :3])
-        except RuntimeError:
-            pass
         optimizer.zero_grad()
         loss = F.cross_entropy(model(item[0]), item[1])
         loss.backward()

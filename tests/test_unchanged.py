@@ -35,7 +35,7 @@ def state_bytes(program: Program, losses: list[torch.Tensor]) -> dict[str, bytes
                 if isinstance(value, torch.Tensor):
                     found[f"optimizer {index} {key} {name}"] = raw(value)
     found["torch random state"] = raw(torch.get_rng_state())
-    found["numpy random state"] = np.random.get_state()[1].tobytes()
+    found["numpy random state"] = repr(np.random.get_state(legacy=False)).encode()
     found["python random state"] = repr(random.getstate()).encode()
     return found
 

@@ -156,7 +156,7 @@ def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
 
 
 def _spread_axes(nodes: dict[str, ArchitectureNode], edges: set[tuple[str, str]]) -> None:
-    """Give layers of unknown axes those of a layer that feeds them with as many axes; scopes, of one inside."""
+    """Layers of unknown axes take those of a layer that feeds them; scopes those of a layer inside."""
     sources: dict[str, list[str]] = {}
     for a, b in sorted(edges):
         sources.setdefault(b, []).append(a)
@@ -167,10 +167,11 @@ def _spread_axes(nodes: dict[str, ArchitectureNode], edges: set[tuple[str, str]]
         inside = [n for n in reversed(nodes) if _inside(nodes[n], name)] if node.is_scope else []
         for other in (*sources.get(name, ()), *inside):
             near = nodes.get(other)
-            if near is not None and near.axes is not None and near.output_shapes:
-                if len(near.output_shapes[0]) == rank:
-                    nodes[name] = replace(node, axes=near.axes)
-                    break
+            if near is None or near.axes is None or not near.output_shapes:
+                continue
+            if len(near.output_shapes[0]) == rank:
+                nodes[name] = replace(node, axes=near.axes)
+                break
 
 
 def _inside(node: ArchitectureNode, scope: str) -> bool:

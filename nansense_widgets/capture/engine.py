@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import nn
@@ -88,7 +89,9 @@ class CaptureEngine:
             new = (position.phase, position.epoch) not in self._traced_phases
             trace = Trace(self._builder.index.parameter_names) if pauses or new else None
             self._traced_phases.add((position.phase, position.epoch))
-            self._under_way = _Capture(self, trace)
+            self._under_way = _Capture(
+                self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
+            )
             self._under_way.install()
             self._under_way.seconds = time.perf_counter() - began
         except Exception as error:
@@ -127,24 +130,33 @@ class CaptureEngine:
 class _Capture:
     """Everything installed for one batch."""
 
-    def __init__(self, engine: CaptureEngine, trace: Trace | None) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        builder: ArchitectureBuilder,
+        watched: tuple[str, ...],
+        optimizers: Sequence[Optimizer],
+        trace: Trace | None,
+        *,
+        compiled: bool,
+    ) -> None:
         self.trace = trace
         self.seconds = 0.0
-        self._watched = engine.watched
-        self._architecture = lambda: engine.architecture
+        self._watched = watched
+        self._builder = builder
         self._collector = Collector()
         self._forward = ForwardWatch(
-            engine._builder.index,
-            engine._builder.names,
-            frozenset(self._watched),
+            builder.index,
+            builder.names,
+            frozenset(watched),
             self._collector.take,
             trace,
             self._forward_failed,
         )
-        selected, self._weights_part = select_parameters(engine.model, self._watched)
-        self._parameters = ParameterWatch(selected, engine._optimizers)
+        selected, self._weights_part = select_parameters(model, watched)
+        self._parameters = ParameterWatch(selected, optimizers)
         self._forward_error = ""
-        self._eager = _eager_stance() if engine._compiled or _has_compiled_part(engine.model) else None
+        self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
 
     def install(self) -> None:
         self._forward.install()
@@ -159,9 +171,7 @@ class _Capture:
             self._eager.__exit__(None, None, None)
             self._eager = None
 
-    def finish(
-        self, position: BatchPosition, complete: bool, number: int, began: float
-    ) -> BatchSnapshot:
+    def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
         layers, notes = self._collector.finish()
         weights, gradients, state, settings = self._parameters.finish()
@@ -185,7 +195,7 @@ class _Capture:
         )
 
     def _why_missing(self, name: str) -> str:
-        node = self._architecture().nodes.get(name)
+        node = self._builder.architecture.nodes.get(name)
         if node is None:
             return "not captured: no layer of this name has run yet"
         if not node.ran:
@@ -212,7 +222,7 @@ def _has_compiled_part(model: nn.Module) -> bool:
     return any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
 
 
-def _eager_stance() -> torch.compiler.set_stance:
+def _eager_stance() -> Any:
     """Compiled code calls no hooks, so a captured batch runs eagerly; the others keep their speed."""
     stance = torch.compiler.set_stance("force_eager")
     stance.__exit__(None, None, None)  # creating it sets it; that is `install`'s to do

@@ -103,7 +103,7 @@ class ForwardWatch:
 
     # ------------------------------------------------------------ module hooks
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
             return
@@ -217,7 +217,7 @@ class ForwardWatch:
 
     def _push_mode(self) -> None:
         self._mode = _OpMode(self)
-        self._mode.__enter__()
+        self._mode.__enter__()  # type: ignore[no-untyped-call]  # torch's own, without types
 
     def _pop_mode(self) -> None:
         if self._mode is None:

@@ -6,8 +6,8 @@ import inspect
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from nansense_widgets.capture.leaves import leaves
 
@@ -100,11 +100,7 @@ def may_run_fused(module: nn.Module) -> bool:
 
 def parameter_count(module: nn.Module) -> int:
     """Elements of all parameters of the module and below, tied ones once, uninitialised ones not at all."""
-    return sum(p.numel() for p in module.parameters() if not _is_uninitialised(p))
-
-
-def _is_uninitialised(parameter: torch.Tensor) -> bool:
-    return isinstance(parameter, nn.parameter.UninitializedTensorMixin)
+    return sum(p.numel() for p in module.parameters() if not isinstance(p, UninitializedParameter))
 
 
 def _inputs(model: nn.Module) -> tuple[str, ...]:

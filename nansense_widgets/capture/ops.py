@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["OpKind", "op_kind", "op_detail"]
+__all__ = ["OpKind", "op_detail", "op_kind"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class OpKind:
 # Attribute reads and bookkeeping calls: they compute nothing, so they are no layers.
 _ALIASES = frozenset(
     {
-        "T", "mT", "H", "mH", "data", "grad", "real", "imag", "requires_grad_", "retain_grad", "register_hook",
+        "T", "mT", "H", "mH", "data", "grad", "real", "imag", "requires_grad_", "retain_grad",
+        "register_hook",
         "backward", "numpy", "cpu", "cuda", "to", "type", "pin_memory", "share_memory_", "contiguous",
         "__deepcopy__", "__reduce_ex__", "__array__", "as_subclass", "is_pinned",
         "_make_subclass", "refine_names", "rename", "rename_",

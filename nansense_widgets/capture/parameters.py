@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -21,9 +22,7 @@ ALL_BYTES = 32 * 2**20
 def select_parameters(model: nn.Module, layers: Iterable[str]) -> tuple[dict[str, nn.Parameter], str]:
     """Parameters to copy by name, and what part of all of them that is ("" for all)."""
     everything = {
-        name: p
-        for name, p in model.named_parameters()
-        if not isinstance(p, nn.parameter.UninitializedTensorMixin)
+        name: p for name, p in model.named_parameters() if not isinstance(p, UninitializedParameter)
     }
     if sum(p.numel() * p.element_size() for p in everything.values()) <= ALL_BYTES:
         return everything, ""
@@ -54,7 +53,7 @@ class ParameterWatch:
         for optimizer in self._optimizers:
             stepped.update(id(p) for group in optimizer.param_groups for p in group["params"])
             self._handles.append(optimizer.register_step_pre_hook(self._before_step))
-        for name, parameter in self._parameters.items():
+        for parameter in self._parameters.values():
             if id(parameter) not in stepped and parameter.requires_grad and parameter.is_leaf:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
 

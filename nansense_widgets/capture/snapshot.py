@@ -91,4 +91,5 @@ class BatchSnapshot:
         return {name: leaf.gradient for name, leaf in self._first() if leaf.gradient is not None}
 
     def _first(self) -> list[tuple[str, LeafValue]]:
-        return [(name, calls[0].leaves[0]) for name, calls in self.layers.items() if calls and calls[0].leaves]
+        firsts = ((name, calls[0].leaves) for name, calls in self.layers.items() if calls)
+        return [(name, leaves[0]) for name, leaves in firsts if leaves]

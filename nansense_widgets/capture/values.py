@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 
 __all__ = ["Kept", "keep", "unobserved"]
 
@@ -16,7 +17,7 @@ TENSOR_BYTES = 64 * 2**20
 
 @dataclass(frozen=True)
 class Kept:
-    """A copy of a tensor (or None with the `reason`); `part` says what was left out, e.g. `first 8 of 32 samples`."""
+    """A copy of a tensor, or None and the `reason`; `part` says what was left out, if anything."""
 
     tensor: torch.Tensor | None
     reason: str = ""
@@ -59,13 +60,10 @@ def _unreadable(tensor: torch.Tensor) -> str:
     """Why a tensor has no values that could be copied, or an empty string."""
     if tensor.is_meta:
         return "not captured: a meta tensor has a shape but no values"
-    if isinstance(tensor, nn_uninitialised):
+    if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
         return "not captured: uninitialised until its first forward"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "not captured: inside a torch.func transform the values belong to the transform"
     if tensor.is_nested:
         return "not captured: nested tensors are not drawn"
     return ""
-
-
-nn_uninitialised = torch.nn.parameter.UninitializedTensorMixin

@@ -29,7 +29,9 @@ class InputConfig:
         for name, value in (("input_mean", self.mean), ("input_std", self.std)):
             for one in _each(value):
                 if not _is_mean_std(one):
-                    raise TypeError(f"{name}={value!r} must be a number, numbers by channel, or a dict of them")
+                    raise TypeError(
+                        f"{name}={value!r} must be a number, one number a channel, or a dict of these"
+                    )
         for one in _each(self.std):
             if any(part <= 0 for part in ([one] if isinstance(one, (int, float)) else one)):
                 raise ValueError(f"input_std={self.std!r} must be positive")

@@ -202,7 +202,7 @@ class RunControl:
         Args:
             poll: called about every 20 ms while waiting, without the lock (a loop on the main thread
                 has to hear its kernel's messages itself).
-            on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it is to set a mode that goes on.
+            on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it sets a mode that goes on.
         """
         deadline = time.monotonic() + IDLE_WAIT_S
         with self._changed:

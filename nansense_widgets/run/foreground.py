@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from types import FrameType
 from typing import Any
 
 from nansense_widgets.run.control import IDLE_WAIT_S, RunControl
@@ -45,7 +48,7 @@ class Foreground:
         """A Jupyter kernel runs here, so somebody can steer."""
         return self._kernel is not None
 
-    def enter(self, has_widgets: bool) -> Callable[[], None] | None:
+    def enter(self) -> Callable[[], None] | None:
         """A loop begins on this thread; returns what it must call at batch boundaries and while paused."""
         if self._kernel is None or threading.current_thread() is not threading.main_thread():
             return None
@@ -86,9 +89,9 @@ class Foreground:
     def give_up(self) -> None:
         """Nobody steers a plain script: say so once and go on."""
         print(
-            f"nansense_widgets: training was paused for {IDLE_WAIT_S:.0f} s and nothing steered it, so it goes "
-            "on without pausing (session.detach()). In a notebook, show session.dashboard(); in a script, "
-            "call session.detach() or steer it from a second thread.",
+            f"nansense_widgets: training was paused for {IDLE_WAIT_S:.0f} s and nothing steered it, so it "
+            "goes on without pausing (session.detach()). In a notebook, show session.dashboard(); in a "
+            "script, call session.detach() or steer it from a second thread.",
             file=sys.stderr,
             flush=True,
         )
@@ -97,17 +100,15 @@ class Foreground:
     def close(self) -> None:
         """Let go of the cell and of the interrupt handler."""
         self._forget_cell()
-        if threading.current_thread() is threading.main_thread() and self._kernel is not None:
-            if signal.getsignal(signal.SIGINT) == self._interrupted:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)
+        is_main = threading.current_thread() is threading.main_thread()
+        if is_main and self._kernel is not None and signal.getsignal(signal.SIGINT) == self._interrupted:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _listen(self) -> Callable[[], None]:
         if self._mailbox is None:
             self._mailbox = ShellMailbox.of(self._kernel)
             if self._mailbox is None:
-                self.notice = (
-                    "This kernel cannot hear clicks while a cell runs: run the loop with session.launch instead."
-                )
+                self.notice = f"{_DEAF}: run the loop with session.launch instead."
         return self._poll
 
     def _poll(self) -> None:
@@ -116,10 +117,8 @@ class Foreground:
                 self._mailbox.drain()
             except Exception as error:  # private names of ipykernel: never at the cost of the run
                 self._mailbox = None
-                self.notice = (
-                    f"This kernel cannot hear clicks while a cell runs ({type(error).__name__}: {error}): "
-                    "run the loop with session.launch instead."
-                )
+                reason = f"{type(error).__name__}: {error}"
+                self.notice = f"{_DEAF} ({reason}): run the loop with session.launch instead."
         self._pump()
 
     # ------------------------------------------------------------ interrupts and failures of a cell
@@ -127,7 +126,7 @@ class Foreground:
     def _interrupted(self, number: int, frame: Any) -> None:
         """First interrupt: pause at the next batch. A second one, or one while paused, ends the cell."""
         if self._control.closed or self._control.paused or "stop" in self._control.pending:
-            if _cell_runs(self._kernel):
+            if _cell_runs():
                 signal.default_int_handler(number, frame)
             return
         self._control.stop()
@@ -147,18 +146,19 @@ class Foreground:
 
     def _forget_cell(self) -> None:
         if self._cell_hook is not None and self._kernel is not None:
-            try:
+            with suppress(ValueError):  # IPython was reset meanwhile
                 self._kernel.shell.events.unregister("post_run_cell", self._cell_hook)
-            except ValueError:
-                pass
             self._cell_hook = None
 
 
-def _cell_runs(kernel: Any) -> bool:
+_DEAF = "This kernel cannot hear clicks while a cell runs"
+
+
+def _cell_runs() -> bool:
     """Whether the main thread is inside a cell (rather than idle in its event loop)."""
-    frame = sys._getframe()
+    frame: FrameType | None = inspect.currentframe()
     while frame is not None:
         if frame.f_code.co_name == "run_code" and f"{os.sep}IPython{os.sep}" in frame.f_code.co_filename:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False

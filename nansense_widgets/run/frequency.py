@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal
 
 from nansense_widgets.run.position import BatchPosition
 
@@ -12,7 +12,7 @@ __all__ = ["UpdateFrequency"]
 
 @dataclass(frozen=True)
 class UpdateFrequency:
-    """`unit="epoch"`: on the first batch of every `n`-th epoch; `"batch"`: on every `n`-th batch (of `phase`)."""
+    """`unit="epoch"`: first batch of every `n`-th epoch; `"batch"`: every `n`-th batch (of `phase`)."""
 
     unit: Literal["epoch", "batch"] = "epoch"
     n: int = 1
@@ -34,7 +34,7 @@ class UpdateFrequency:
                 raise TypeError(f"phase={phase!r} must be a phase's name or None")
             if known_phases and phase not in known_phases:
                 raise ValueError(f"phase={phase!r} is not a known phase; known: {', '.join(known_phases)}")
-        return UpdateFrequency(cast(Literal["epoch", "batch"], unit), n, phase)
+        return UpdateFrequency("epoch" if unit == "epoch" else "batch", n, phase)
 
     def is_due(self, position: BatchPosition, *, new_epoch: bool, counted: int) -> bool:
         """Whether the batch at `position` refreshes the views.

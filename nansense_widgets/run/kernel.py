@@ -60,9 +60,7 @@ class ShellMailbox:
         stream = getattr(kernel, "shell_stream", None)
         if stream is not None and hasattr(kernel, "schedule_dispatch"):  # ipykernel 6
             dispatch = kernel.dispatch_shell
-            return ShellMailbox(
-                kernel, stream.socket, lambda raw: kernel.schedule_dispatch(dispatch, raw)
-            )
+            return ShellMailbox(kernel, stream.socket, lambda raw: kernel.schedule_dispatch(dispatch, raw))
         return None
 
     def drain(self) -> None:
@@ -91,15 +89,15 @@ class ShellMailbox:
             message = kernel.session.deserialize(frames, content=True, copy=False)
         except Exception:
             return False  # malformed or foreign: the kernel's own loop reports it
-        with _parent(kernel, idents, message):
+        with _ParentMessage(kernel, idents, message):
             try:
                 kernel.shell_handlers[header["msg_type"]](None, idents, message)
             except Exception:
-                kernel.log.error("error in a widget message handler", exc_info=True)
+                kernel.log.exception("error in a widget message handler")
         return True
 
 
-class _parent:
+class _ParentMessage:
     """Sets the kernel's parent message around a handler, so that its output belongs to the click."""
 
     def __init__(self, kernel: Any, idents: Any, message: Any) -> None:

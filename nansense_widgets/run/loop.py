@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from nansense_widgets.errors import LoopClosed, SessionStateError
@@ -15,7 +15,7 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
 
-__all__ = ["BatchLoop", "BatchObserver"]
+__all__ = ["BatchLoop", "BatchObserver", "Blind", "checked_epoch", "checked_phase"]
 
 Item = TypeVar("Item")
 
@@ -28,6 +28,16 @@ class BatchObserver(Protocol):
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take everything down again and publish; `complete` False: the body broke off or raised."""
+
+
+class Blind:
+    """The observer of a disabled session: it sees nothing."""
+
+    def begin(self, position: BatchPosition, *, pauses: bool) -> None:
+        """Nothing to install."""
+
+    def end(self, position: BatchPosition, *, complete: bool) -> None:
+        """Nothing to publish."""
 
 
 class BatchLoop:
@@ -82,10 +92,8 @@ class BatchLoop:
         here = self._epoch if epoch is None else epoch
         self._learn_length()
         if isinstance(loader, Sized):
-            try:
+            with suppress(TypeError):  # a DataLoader over an IterableDataset has a `__len__` that raises
                 self.schedule.expect(phase, len(loader))
-            except TypeError:  # a DataLoader over an IterableDataset has a `__len__` that raises
-                pass
         for item in loader:
             if self.control.closed and not self._is_ours():
                 yield item  # released by `close()`: the loop is the user's own and goes on unwatched
@@ -164,6 +172,11 @@ class BatchLoop:
             else:
                 self._owes_pause = True
 
+    @property
+    def is_inside_batch(self) -> bool:
+        """A batch is open, and its watches with it."""
+        return self._open is not None
+
     def abort(self) -> None:
         """The loop died: close an open batch without pausing (its generator may never be resumed)."""
         if self._open is not None:
@@ -192,13 +205,12 @@ class BatchLoop:
         )
         self._counted += counts
         asked = self.control.take_refresh()
-        boundary = self.control.shows_boundary(
-            position, self.schedule.phase_count(position.phase) is not None
-        )
+        length_known = self.schedule.phase_count(position.phase) is not None
+        boundary = self.control.shows_boundary(position, length_known)
         return pauses or due or asked or boundary
 
     def _learn_length(self) -> None:
-        """The loop goes on after leaving a phase early, so that was a `break`: it tells the phase's length."""
+        """The loop goes on after leaving a phase early: a `break`, which tells the phase's length."""
         if self._broke_off is not None:
             self.schedule.record_phase_length(*self._broke_off)
             self._broke_off = None

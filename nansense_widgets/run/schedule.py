@@ -134,9 +134,7 @@ class Schedule:
     def _with_flags(self, position: BatchPosition) -> BatchPosition:
         count = self._counts.get(position.phase)
         last_in_phase = count is not None and position.batch_idx == count - 1
-        last_in_epoch = (
-            last_in_phase and self._order_is_known() and position.phase == list(self._counts)[-1]
-        )
+        last_in_epoch = last_in_phase and self._order_is_known() and position.phase == list(self._counts)[-1]
         last_overall = last_in_epoch and self._epochs is not None and position.epoch == self._epochs - 1
         return BatchPosition(
             position.phase, position.epoch, position.batch_idx, last_in_phase, last_in_epoch, last_overall
@@ -178,9 +176,11 @@ def _checked_epochs(epochs: int | None) -> int | None:
 def _checked_phases(phases: Mapping[str, int]) -> dict[str, int]:
     if not isinstance(phases, Mapping):
         raise TypeError(f"phases={phases!r} must be a dict of phase name to batches, e.g. {{'train': 100}}")
-    for name, count in phases.items():
+    names: list[object] = list(phases)
+    for name in names:
         if not isinstance(name, str) or not name:
             raise TypeError(f"phases={dict(phases)!r}: the phase name {name!r} must be a non-empty string")
+    for name, count in phases.items():
         if isinstance(count, bool) or not isinstance(count, int):
             raise TypeError(f"phases={dict(phases)!r}: the batches of {name!r} must be an int")
         if count < 1:

@@ -166,8 +166,7 @@ def _is_library(filename: str) -> bool:
     return (
         "site-packages" in filename
         or "dist-packages" in filename
-        or filename.startswith("<frozen")
-        or filename.startswith(_STDLIB)
+        or filename.startswith(("<frozen", _STDLIB))
     )
 
 

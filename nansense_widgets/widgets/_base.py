@@ -63,7 +63,7 @@ class SessionWidget(anywidget.AnyWidget):
                 }
             )
 
-    def _heard(self, _: Any, content: Any, buffers: Any) -> None:
+    def _heard(self, _widget: Any, content: Any, _buffers: Any) -> None:
         if isinstance(content, dict):
             self._hub.painter.submit(lambda: self.handle(content))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ACTIONS", "UnknownAction", "call_text", "perform"]
+__all__ = ["ACTIONS", "UnknownActionError", "call_text", "perform"]
 
 ACTIONS = frozenset(
     {
@@ -27,14 +27,14 @@ _POSITIONAL = {"watch": "layers", "unwatch": "layers"}
 """Actions whose list argument is spread over positional parameters."""
 
 
-class UnknownAction(ValueError):
+class UnknownActionError(ValueError):
     """A message asked for something that is no action."""
 
 
 def perform(source: object, name: str, args: dict[str, Any]) -> str:
     """Call the method and return the call in Python; raises what the method raises."""
     if name not in ACTIONS:
-        raise UnknownAction(f"action {name!r} is not one of {', '.join(sorted(ACTIONS))}")
+        raise UnknownActionError(f"action {name!r} is not one of {', '.join(sorted(ACTIONS))}")
     positional, keywords = _split(name, args)
     getattr(source, name)(*positional, **keywords)
     return call_text(name, args)

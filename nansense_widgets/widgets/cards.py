@@ -114,9 +114,7 @@ class CardPainter:
         key = (want["layer"], want["call"], leaf.path, kind, want["sample"])
         known = self._range(snapshot.number, key, tensor, layout, want["sample"])
         picture = (
-            known
-            if isinstance(known, Missing)
-            else render_strip(tensor, layout, _view(want), known=known)
+            known if isinstance(known, Missing) else render_strip(tensor, layout, _view(want), known=known)
         )
         if isinstance(picture, Missing):
             return _missing(kind, picture.reason)
@@ -169,9 +167,7 @@ def _call(calls: Sequence[LayerCall], number: int) -> LayerCall | None:
     return next((call for call in calls if call.call == number), None)
 
 
-def _why_missing(
-    snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int
-) -> str:
+def _why_missing(snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int) -> str:
     if snapshot is None:
         return NOT_YET
     if not calls:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.actions import call_text, perform
 from nansense_widgets.widgets.painter import Painter
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from nansense_widgets.widgets._base import SessionWidget
 
 __all__ = ["Hub"]
+
+W = TypeVar("W", bound="SessionWidget")
 
 
 class Hub:
@@ -32,14 +35,17 @@ class Hub:
         self.publisher = Publisher(self._refresh)
         self._widgets: dict[str, SessionWidget] = {}
 
-    def widget(self, key: str, make: Callable[[], SessionWidget]) -> SessionWidget:
-        """The widget of a key, made the first time and kept up to date from then on (main thread)."""
+    def widget(self, key: str, kind: Callable[..., W], **arguments: Any) -> W:
+        """The widget of a key, made the first time and kept up to date from then on (main thread).
+
+        One a key, however often it is displayed: a saved notebook holds each one's script once.
+        """
         self.publisher.find_loop()
-        if key not in self._widgets:
-            widget = make()
-            widget.refresh()
-            self._widgets[key] = widget
-        return self._widgets[key]
+        known = self._widgets.get(key)
+        if known is None:
+            known = self._widgets[key] = kind(self, **arguments)
+            known.refresh()
+        return cast("W", known)
 
     @property
     def has_widgets(self) -> bool:
@@ -50,7 +56,7 @@ class Hub:
         if self._widgets:
             self.publisher.poke()
 
-    def new_snapshot(self) -> None:
+    def new_snapshot(self, _snapshot: BatchSnapshot) -> None:
         """There is a new snapshot (any thread, returns at once)."""
         if self._widgets:
             self.painter.submit_latest("paint", self._paint)

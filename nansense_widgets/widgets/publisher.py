@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 __all__ = ["Publisher"]
 
@@ -30,10 +31,8 @@ class Publisher:
 
     def find_loop(self) -> None:
         """Remember the running event loop (called from a cell, where there is one)."""
-        try:
+        with suppress(RuntimeError):  # a plain script or a test: `pump` is all there is
             self._loop = asyncio.get_running_loop()
-        except RuntimeError:  # a plain script or a test: `pump` is all there is
-            pass
 
     def poke(self) -> None:
         """An update is due (any thread)."""

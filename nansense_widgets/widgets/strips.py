@@ -34,7 +34,8 @@ class _View:
     sent_at: float = 0.0
     owed: bool = False
 
-    def may_send(self, now: float) -> bool:
+    @property
+    def may_send(self) -> bool:
         return self.confirmed == self.seq
 
     def is_silent(self, now: float) -> bool:
@@ -68,7 +69,7 @@ class StripsPart(SessionWidget):
         for name, view in list(self._views.items()):
             if view.is_silent(now):
                 del self._views[name]
-            elif view.may_send(now):
+            elif view.may_send:
                 self._answer(name, view)
             else:
                 view.owed = True
@@ -84,7 +85,7 @@ class StripsPart(SessionWidget):
             known = self._views.get(name)
             if known is not None:
                 known.confirmed = max(known.confirmed, int(message.get("seq", 0)))
-                if known.owed and known.may_send(time.monotonic()):
+                if known.owed and known.may_send:
                     self._answer(name, known)
         elif kind == "fetch":
             reply, values = self._painter.exact(

@@ -1,0 +1,36 @@
+// Bundles each widget into one file beside its Python module. The result is committed; CI rebuilds it and
+// fails on a difference, so nothing here may depend on the time or the machine.
+import { readFile } from "node:fs/promises";
+import * as esbuild from "esbuild";
+
+const minifiedCss = {
+  name: "css-as-minified-text",
+  setup(build) {
+    build.onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const source = await readFile(path, "utf8");
+      const { code } = await esbuild.transform(source, { loader: "css", minify: true, target: "es2022" });
+      return { contents: code.trim(), loader: "text" };
+    });
+  },
+};
+
+const options = {
+  entryPoints: ["controls", "graph", "strips", "dashboard"].map((name) => `src/${name}.ts`),
+  outdir: "../nansense_widgets/widgets/static",
+  bundle: true,
+  minify: true,
+  format: "esm",
+  target: "es2022",
+  legalComments: "none",
+  logLevel: "info",
+  plugins: [minifiedCss],
+};
+
+if (process.argv.includes("--watch")) {
+  await (await esbuild.context(options)).watch();
+} else {
+  const { metafile } = await esbuild.build({ ...options, metafile: true });
+  for (const [path, { bytes }] of Object.entries(metafile.outputs)) {
+    if (bytes > 150 * 1024) throw new Error(`${path} has ${bytes} bytes; a widget may have 150 kB`);
+  }
+}

@@ -1,0 +1,37 @@
+// Settings: how often the tensors on screen follow while training runs.
+
+import { h } from "../lib/dom";
+import type { State, UpdateFrequency } from "../lib/protocol";
+import type { Root } from "../lib/root";
+
+export function settingsPanel(
+  root: Root,
+  send: (args: { unit: UpdateFrequency["unit"]; n: number; phase: string | null }) => void,
+): { panel: HTMLElement; update(state: State): void } {
+  const count = h("input", { class: "inp", type: "number", min: 1, step: 1, required: true, "aria-label": "Update every how many" });
+  const unit = h("select", { class: "sel", "aria-label": "Unit of the update frequency" }, h("option", { value: "batch" }, "batches"), h("option", { value: "epoch" }, "epochs"));
+  const phase = h("select", { class: "sel", "aria-label": "Phase of the update frequency" });
+  const panel = h(
+    "form",
+    { class: "panel settings", role: "dialog", "aria-label": "Settings" },
+    h("header", {}, h("h3", {}, "Update while running")),
+    h("div", { class: "line-form" }, "every", count, unit, "of", phase, h("button", { type: "submit", class: "btn s" }, "Apply")),
+    h("p", { class: "note" }, "How often the layers on screen follow while training runs. A pause always shows its batch."),
+    h("p", { class: "note" }, h("button", { type: "button", class: "btn s", onclick: () => root.commands.run("keys") }, "Keys ", h("kbd", {}, "?"))),
+  );
+  panel.addEventListener("submit", (event) => {
+    event.preventDefault();
+    send({ unit: unit.value as UpdateFrequency["unit"], n: count.valueAsNumber, phase: phase.value || null });
+    panel.dispatchEvent(new CustomEvent("dismiss"));
+  });
+  return {
+    panel,
+    update(state) {
+      if (!panel.hidden) return;
+      const { unit: current, n, phase: of } = state.update_frequency;
+      count.value = String(n);
+      unit.value = current;
+      phase.replaceChildren(h("option", { value: "" }, "any phase"), ...Object.keys(state.phases).map((name) => h("option", { value: name, selected: name === of }, name)));
+    },
+  };
+}

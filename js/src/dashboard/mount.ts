@@ -1,0 +1,45 @@
+// The dashboard: controls on top, panes side by side or under tabs, and a height that the user sets.
+
+import { mountControls } from "../controls/mount";
+import { mountGraph } from "../graph/mount";
+import { h, type Part } from "../lib/dom";
+import type { Root } from "../lib/root";
+import { mountStrips } from "../strips/mount";
+import { heightHandle } from "./height";
+import { paneTabs, type Pane } from "./tabs";
+
+export function mountDashboard(root: Root): Part {
+  const { channel } = root;
+  const graphPane = h("section", { class: "pane g", "aria-label": "Architecture graph" });
+  const layersPane = h("section", { class: "pane c", "aria-label": "Layer cards" });
+  const body = h("div", { class: "body" }, graphPane, layersPane);
+  const panes: Pane[] = [
+    { key: "g", title: "Graph", element: graphPane },
+    { key: "c", title: "Layers", element: layersPane },
+  ];
+  const tabs = paneTabs(panes, body, "c");
+  const controls = mountControls(root, tabs.element, body, heightHandle(body));
+  const graph = mountGraph(root, graphPane);
+  const chooseLayer = (): void => {
+    tabs.show("g");
+    graph.focusFilter();
+  };
+  root.commands.set("filter", chooseLayer);
+  const strips = mountStrips(root, layersPane, {
+    layers: () => channel.get("watched") ?? [],
+    closable: true,
+    empty: h(
+      "div",
+      { class: "empty" },
+      h("p", {}, "Watch a layer: click a node in the graph."),
+      h("button", { type: "button", class: "btn", onclick: chooseLayer }, "Find a layer"),
+    ),
+  });
+  return {
+    destroy: () => {
+      controls.destroy();
+      graph.destroy();
+      strips.destroy();
+    },
+  };
+}

@@ -1,0 +1,47 @@
+// The card beside a node under the pointer or with the focus.
+
+import { h } from "../lib/dom";
+import { formatCount, formatShape } from "../lib/format";
+import type { GraphNode } from "../lib/protocol";
+import type { Tree } from "./tree";
+
+export function infoRows(node: GraphNode, tree: Tree): [string, string][] {
+  const rows: [string, string][] = [];
+  const { traced } = tree.graph;
+  if (node.detail) rows.push(["arguments", node.detail]);
+  if (node.shapes.length) rows.push([node.shapes.length > 1 ? "outputs" : "output", node.shapes.map(formatShape).join(" ")]);
+  if (node.params) rows.push(["parameters", formatCount(node.params)]);
+  if (node.scope) rows.push(["inside", `${formatCount(tree.inside.get(node.name) ?? 0)} layers`]);
+  if (traced && node.ran && node.calls !== 1) rows.push(["calls", node.calls ? `${node.calls} a forward` : "none in the last forward"]);
+  if (traced && !node.ran) rows.push(["ran", "never"]);
+  if (node.note) rows.push(["note", node.note]);
+  return rows;
+}
+
+export class InfoCard {
+  readonly element = h("div", { class: "panel info", role: "tooltip", hidden: true });
+
+  /** Shows the card below `anchor`, or above it where there is no room; both lie in `frame`. */
+  show(node: GraphNode, tree: Tree, watched: boolean, anchor: HTMLElement, frame: HTMLElement): void {
+    const rows = infoRows(node, tree).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+    this.element.replaceChildren(
+      h("b", {}, node.name),
+      h("span", { class: "mut" }, node.kind === "module" ? node.cls : `${node.kind} ${node.cls === node.kind ? "" : node.cls}`),
+      h("dl", {}, ...rows),
+      h("p", { class: "note" }, watched ? "Watched; click to unwatch." : "Click to watch."),
+    );
+    this.element.hidden = false;
+    const around = frame.getBoundingClientRect();
+    const at = anchor.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = this.element;
+    const below = at.bottom - around.top + 6;
+    const above = at.top - around.top - height - 6;
+    const left = Math.max(6, Math.min(around.width - width - 8, at.left - around.left + 12));
+    this.element.style.left = `${left}px`;
+    this.element.style.top = `${below + height > around.height && above > 0 ? above : below}px`;
+  }
+
+  hide(): void {
+    this.element.hidden = true;
+  }
+}

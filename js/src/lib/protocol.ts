@@ -1,0 +1,238 @@
+// Every message and every synced trait between the kernel and the browser: the same shapes, with the same
+// names, as `nansense_widgets/widgets/protocol.py`, which explains each field. Change both together.
+
+export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | "closed" | "disabled";
+export type Kind = "activations" | "gradients";
+export type Transform = "none" | "abs" | "square";
+export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar";
+export type Pair = [number, number];
+export type Window = [number, number, number, number];
+
+// ------------------------------------------------------------ traits, kernel to browser
+
+export interface Position {
+  phase: string;
+  epoch: number;
+  batch_idx: number;
+  batches: number | null;
+  epochs: number | null;
+}
+
+export interface Progress {
+  epoch_done: number;
+  epoch_total: number | null;
+  epoch_left_s: number | null;
+  run_done: number;
+  run_total: number | null;
+  run_left_s: number | null;
+  batch_s: number | null;
+}
+
+export interface LoopError {
+  type: string;
+  message: string;
+  line: string;
+  traceback: string;
+  position: Position | null;
+}
+
+export interface Cost {
+  layers: number;
+  bytes: number;
+  seconds: number;
+}
+
+export interface UpdateFrequency {
+  unit: "epoch" | "batch";
+  n: number;
+  phase: string | null;
+}
+
+export type Standing = "before" | "in" | "after";
+
+export interface State {
+  status: Status;
+  detail: string;
+  mode: string;
+  position: Position | null;
+  standing: Standing;
+  shown: Position | null;
+  pending: string[];
+  progress: Progress;
+  phases: Record<string, number | null>;
+  error: LoopError | null;
+  update_frequency: UpdateFrequency;
+  last_action: string;
+  cost: Cost | null;
+  notice: string;
+}
+
+export interface GraphNode {
+  name: string;
+  label: string;
+  parent: string;
+  kind: "module" | "op" | "input";
+  cls: string;
+  detail: string;
+  params: number;
+  shapes: number[][];
+  calls: number;
+  ran: boolean;
+  scope: boolean;
+  note: string;
+}
+
+export interface Graph {
+  version: number;
+  model: string;
+  traced: boolean;
+  nodes: GraphNode[];
+  edges: Pair[];
+}
+
+// ------------------------------------------------------------ requests, browser to kernel
+
+export type ActionName =
+  | "step_batch"
+  | "step_phase"
+  | "step_epoch"
+  | "step_until_position"
+  | "step_run"
+  | "stop"
+  | "cancel"
+  | "request_snapshot"
+  | "watch"
+  | "unwatch"
+  | "set_update_frequency";
+
+export interface Action {
+  type: "action";
+  view: string;
+  req: number;
+  name: ActionName;
+  args: Record<string, unknown>;
+}
+
+export interface CardWant {
+  layer: string;
+  call: number;
+  leaf: number;
+  sample: number;
+  average: boolean;
+  transform: Transform;
+  first: number;
+  count: number;
+  px: number;
+  depth: number;
+}
+
+export interface Want {
+  type: "want";
+  view: string;
+  cards: CardWant[];
+}
+
+export interface Ack {
+  type: "ack";
+  view: string;
+  seq: number;
+}
+
+export interface Fetch {
+  type: "fetch";
+  view: string;
+  req: number;
+  kind: Kind;
+  card: CardWant;
+  channel: number;
+  window: Window | null;
+}
+
+// ------------------------------------------------------------ replies, kernel to browser
+
+export interface Echo {
+  type: "echo";
+  view: string;
+  req: number;
+  code: string;
+  error: string;
+}
+
+export interface NonFinite {
+  nan: number;
+  posinf: number;
+  neginf: number;
+}
+
+export interface Strip {
+  kind: Kind;
+  missing: string;
+  layout: Layout;
+  shape: number[];
+  dtype: string;
+  axes: string;
+  samples: number;
+  kept: string;
+  channels: number;
+  first: number;
+  count: number;
+  tile: Pair;
+  full: Pair;
+  pool: Pair;
+  scale: number;
+  unsigned: boolean;
+  nonfinite: NonFinite;
+  dead: number[];
+  depth: number;
+  value: number | null;
+  buffer: number;
+}
+
+export interface Card {
+  layer: string;
+  cls: string;
+  detail: string;
+  call: number;
+  calls: number;
+  leaf: number;
+  leaves: string[];
+  note: string;
+  strips: Strip[];
+}
+
+export interface Strips {
+  type: "strips";
+  view: string;
+  seq: number;
+  snapshot: number;
+  position: Position | null;
+  cards: Card[];
+}
+
+export interface Exact {
+  type: "exact";
+  view: string;
+  req: number;
+  snapshot: number;
+  missing: string;
+  channel: number;
+  window: Window;
+  dtype: "float32" | "float64";
+}
+
+export interface Still {
+  strips: Strips | null;
+  sizes: number[];
+  data: DataView | null;
+}
+
+export type Reply = Echo | Strips | Exact;
+
+/** The traits a widget may have; `layers` only where `session.strips(*layers)` names them. */
+export interface Traits {
+  state: State;
+  graph: Graph;
+  watched: string[];
+  still: Still;
+  layers: string[];
+}

@@ -1,0 +1,326 @@
+// The card of one layer: head, both strips, and everything the pointer and the keyboard do in them.
+
+import { copyText, h, setText } from "../lib/dom";
+import { formatShape } from "../lib/format";
+import { icon } from "../lib/icons";
+import type { Card, CardWant, Kind, Strip, Transform } from "../lib/protocol";
+import type { ExactStore } from "./exact";
+import type { Ink, Look } from "./paint";
+import { CELL_ROWS, MOST_BARS, pixelsFor, planBar, planTiles, rangeText, visibleChannels } from "./plan";
+import { blockMean, type Reading, type Spot } from "./readout";
+import { Section } from "./section";
+
+export interface Display {
+  sample: number;
+  average: boolean;
+  transform: Transform;
+}
+
+/** What a card needs from the view it lies in. */
+export interface CardHost {
+  display: Display;
+  look(unsigned: boolean): Look;
+  ink(): Ink;
+  exact: ExactStore;
+  alive(): boolean;
+  wantSoon(): void;
+  close: ((layer: string) => void) | null;
+}
+
+const KINDS: Kind[] = ["activations", "gradients"];
+/** A tile is fetched when the pointer stays, not when it only passes. */
+const DWELL = 50;
+
+export class LayerCard {
+  readonly element: HTMLElement;
+  visible = false;
+  private call = 1;
+  private leaf = 0;
+  private depth = 0;
+  private scrollTop = 0;
+  private selected: number | null = null;
+  private cursor: { spot: Spot; kind: Kind; fine: boolean } | null = null;
+  private settled: number | null = null;
+  private dwell: ReturnType<typeof setTimeout> | undefined;
+  private data: Card | null = null;
+  private buffers: Uint8Array[] = [];
+  private text = "";
+  private width = 0;
+  private readonly subtitle = h("span", { class: "cls" });
+  private readonly calls = h("select", { class: "sel", hidden: true });
+  private readonly leaves = h("select", { class: "sel", hidden: true });
+  private readonly note = h("div", { class: "cnote", hidden: true });
+  private readonly range = h("span", { class: "num" });
+  private readonly previous: HTMLButtonElement;
+  private readonly next: HTMLButtonElement;
+  private readonly slice = h("input", { type: "range", min: 0, value: 0 });
+  private readonly sliceText = h("span", { class: "num" });
+  private readonly sliceRow: HTMLElement;
+  private readonly tools: HTMLElement;
+  private readonly dock = h("div", { class: "dock" });
+  private readonly sections: Section[];
+
+  constructor(
+    readonly layer: string,
+    private readonly host: CardHost,
+  ) {
+    this.calls.setAttribute("aria-label", `Call of ${layer}`);
+    this.leaves.setAttribute("aria-label", `Output of ${layer}`);
+    this.slice.setAttribute("aria-label", `Slice of ${layer}`);
+    const pager = (name: "left" | "right", label: string, by: number): HTMLButtonElement =>
+      h("button", { type: "button", class: "ib s", "aria-label": label, title: label, onclick: () => this.page(by) }, icon(name));
+    this.previous = pager("left", "Previous channels", -1);
+    this.next = pager("right", "Next channels", 1);
+    this.sliceRow = h("label", { class: "slice", hidden: true }, "slice", this.slice, this.sliceText);
+    this.tools = h("div", { class: "ct" }, this.sliceRow, h("div", { class: "rng" }, this.range, this.previous, this.next));
+    this.sections = KINDS.map(
+      (kind) =>
+        new Section(kind, {
+          hover: (spot) => this.point(spot, kind, false),
+          hoverFine: (spot) => this.point(spot, kind, true),
+          select: (channel) => this.select(channel),
+          scrolled: (top) => this.scroll(top),
+        }),
+    );
+    const close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
+    this.element = h(
+      "section",
+      { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
+      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, close),
+      this.tools,
+      h("div", { class: "cb" }, this.note, this.dock, ...this.sections.map(({ element }) => element)),
+    );
+    this.calls.addEventListener("change", () => this.change(() => (this.call = Number(this.calls.value))));
+    this.leaves.addEventListener("change", () => this.change(() => (this.leaf = Number(this.leaves.value))));
+    this.slice.addEventListener("input", () => this.change(() => (this.depth = Number(this.slice.value))));
+    for (const section of this.sections) section.wait("Waiting for the kernel\u2026");
+    this.drawTools();
+  }
+
+  /** The tensors of this card, and the buffers that its strips point into. */
+  receive(card: Card, buffers: Uint8Array[]): void {
+    this.data = card;
+    this.buffers = buffers;
+    if (card.calls > 0) this.call = Math.min(this.call, card.calls);
+    this.leaf = Math.max(0, Math.min(this.leaf, card.leaves.length - 1));
+  }
+
+  want(): CardWant {
+    const { sample, average, transform } = this.host.display;
+    const strip = this.strip;
+    const samples = strip?.samples ?? 0;
+    return {
+      layer: this.layer,
+      call: this.call,
+      leaf: this.leaf,
+      sample: samples ? Math.min(sample, samples - 1) : sample,
+      average,
+      transform,
+      ...this.wantedChannels(strip),
+      px: pixelsFor(strip?.layout, this.width || 480, devicePixelRatio),
+      depth: this.depth,
+    };
+  }
+
+  /** Samples to choose from, as far as this card knows. */
+  get samples(): number {
+    return this.strip?.samples ?? 0;
+  }
+
+  draw(): void {
+    this.measure();
+    this.drawHead();
+    const received = new Map(this.data?.strips.map((strip) => [strip.kind, strip]));
+    for (const section of this.sections) {
+      const strip = received.get(section.kind);
+      if (!strip) section.wait(this.data ? "not captured" : "Waiting for the kernel\u2026");
+      else {
+        const exact = this.selected !== null && this.host.alive() && !strip.missing && strip.layout !== "bar" && strip.layout !== "scalar" ? this.exactTile(strip, this.selected).all() : null;
+        section.show(
+          {
+            strip,
+            codes: this.buffers[strip.buffer] ?? new Uint8Array(0),
+            average: this.host.display.average,
+            look: this.host.look(strip.unsigned),
+            ink: this.host.ink(),
+            ratio: devicePixelRatio,
+            selected: this.selected,
+            exact,
+          },
+          this.width,
+        );
+      }
+      section.scrollTo(this.scrollTop);
+    }
+    this.element.classList.toggle("magnified", this.selected !== null);
+    this.drawTools();
+    this.drawReading();
+  }
+
+  /** The card got another width: true if more or fewer tiles fit now. */
+  measure(): boolean {
+    const width = Math.min(...this.sections.map((section) => section.width || Infinity));
+    if (!Number.isFinite(width) || width === this.width) return false;
+    this.width = width;
+    return true;
+  }
+
+  async copy(): Promise<boolean> {
+    return this.text !== "" && copyText(this.text, this.element);
+  }
+
+  get pointedAt(): boolean {
+    return this.cursor !== null;
+  }
+
+  /** True if something was open that Escape closes. */
+  closeMagnifier(): boolean {
+    if (this.selected === null) return false;
+    this.select(this.selected);
+    return true;
+  }
+
+  private get strip(): Strip | undefined {
+    return this.data?.strips.find(({ missing }) => !missing);
+  }
+
+  private get channels(): number {
+    return this.host.display.average ? 1 : this.strip?.channels ?? 0;
+  }
+
+  private wantedChannels(strip: Strip | undefined): { first: number; count: number } {
+    // Before the first answer nothing is known of the tensor; two rows of the usual width are a good guess.
+    if (!strip) return { first: 0, count: 24 };
+    if (this.host.display.average || strip.layout === "tokens" || strip.layout === "scalar") return { first: 0, count: 1 };
+    if (strip.layout === "bar") {
+      if (strip.channels <= MOST_BARS) return { first: 0, count: strip.channels };
+      const { columns, pitch } = planBar(strip.channels, this.width);
+      const first = Math.max(0, Math.floor(this.scrollTop / pitch) - 1) * columns;
+      return { first, count: Math.min(strip.channels - first, (CELL_ROWS + 3) * columns) };
+    }
+    return visibleChannels(planTiles(strip.layout, strip.tile, strip.channels, this.width, devicePixelRatio), this.scrollTop, 1);
+  }
+
+  private change(set: () => void): void {
+    set();
+    this.drawTools();
+    this.host.wantSoon();
+  }
+
+  private scroll(top: number): void {
+    if (Math.abs(top - this.scrollTop) < 0.5) return;
+    this.scrollTop = top;
+    for (const section of this.sections) section.scrollTo(top);
+    this.drawTools();
+    this.host.wantSoon();
+  }
+
+  private page(by: number): void {
+    const { page } = this.paging();
+    this.scroll(Math.max(0, this.scrollTop + by * page));
+  }
+
+  /** Height of a page of channels, and which of them are on screen. */
+  private paging(): { page: number; first: number; count: number; last: number } {
+    const { strip } = this;
+    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return { page: 0, first: 0, count: this.channels, last: 0 };
+    if (strip.layout === "bar") {
+      const { columns, rows, pitch, chart } = planBar(this.channels, this.width);
+      if (chart) return { page: 0, first: 0, count: this.channels, last: 0 };
+      return { page: CELL_ROWS * pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
+    }
+    const plan = planTiles(strip.layout, strip.tile, this.channels, this.width, devicePixelRatio);
+    const first = Math.round(this.scrollTop / plan.pitch) * plan.columns;
+    return { page: plan.viewRows * plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
+  }
+
+  private select(channel: number): void {
+    this.selected = this.selected === channel ? null : channel;
+    this.element.classList.toggle("magnified", this.selected !== null);
+    this.draw();
+    if (this.measure()) this.draw();
+    this.host.wantSoon();
+  }
+
+  private point(spot: Spot | null, kind: Kind, fine: boolean): void {
+    if (spot?.channel !== this.cursor?.spot.channel) {
+      clearTimeout(this.dwell);
+      if (spot && this.settled !== spot.channel) {
+        this.dwell = setTimeout(() => {
+          this.settled = spot.channel;
+          this.drawReading();
+        }, DWELL);
+      }
+    }
+    this.cursor = spot && { spot, kind, fine };
+    this.drawReading();
+  }
+
+  private exactTile(strip: Strip, channel: number): ReturnType<ExactStore["tile"]> {
+    return this.host.exact.tile({ kind: strip.kind, want: { ...this.want(), first: channel, count: 1 }, channel, full: strip.layout === "bar" ? [1, 1] : strip.full });
+  }
+
+  private drawReading(): void {
+    const { cursor } = this;
+    const parts: string[] = [];
+    for (const section of this.sections) {
+      section.mark(cursor?.spot ?? null);
+      const reading = cursor && section.strip ? this.reading(section, section.strip, cursor) : { value: null, exact: false };
+      const text = section.read(cursor?.spot ?? null, reading, cursor?.fine ?? false, this.host.display.average);
+      if (cursor?.kind === section.kind) this.text = text;
+      if (text) parts.push(section.kind === "gradients" && parts.length ? text.replace(/^.*?(?=[=\u2248])/, "grad ") : text);
+    }
+    this.dock.replaceChildren(...parts.map((part, i) => h("span", { class: i ? "mut" : "" }, part)));
+  }
+
+  private reading(section: Section, strip: Strip, { spot, fine }: { spot: Spot; fine: boolean }): Reading {
+    if (this.host.alive() && (this.settled === spot.channel || this.selected === spot.channel)) {
+      const tile = this.exactTile(strip, spot.channel);
+      const pooled = !fine && (strip.pool[0] > 1 || strip.pool[1] > 1) && strip.layout !== "bar";
+      const value = pooled ? blockMean((row, col) => tile.at(row, col), spot, strip.pool, strip.full) : tile.at(spot.row, spot.col);
+      if (value !== undefined && value !== null) return { value, exact: true };
+    }
+    // What is on screen of a line is a least and a largest value, or of a pixel a mean: all rounded to a byte.
+    return { value: section.approximate(spot), exact: false };
+  }
+
+  private drawHead(): void {
+    const { data, strip } = this;
+    if (!data) return;
+    setText(this.subtitle, [data.cls, strip ? formatShape(strip.shape) : ""].filter(Boolean).join(" "));
+    this.subtitle.title = [data.detail && `${data.cls}(${data.detail})`, strip && `${strip.axes} ${strip.dtype}`].filter(Boolean).join("\n");
+    this.calls.hidden = data.calls <= 1;
+    options(this.calls, Array.from({ length: data.calls }, (_, i) => [String(i + 1), `call ${i + 1} of ${data.calls}`]), String(this.call));
+    this.leaves.hidden = data.leaves.length <= 1;
+    options(this.leaves, data.leaves.map((name, i) => [String(i), name]), String(this.leaf));
+    this.note.hidden = !data.note;
+    setText(this.note, data.note);
+  }
+
+  private drawTools(): void {
+    const { strip } = this;
+    const depth = strip?.depth ?? 0;
+    this.sliceRow.hidden = depth < 2;
+    this.slice.max = String(Math.max(0, depth - 1));
+    this.slice.value = String(this.depth);
+    setText(this.sliceText, `${this.depth} of 0\u2013${depth - 1}`);
+    const { page, first, count, last } = this.paging();
+    const noun = strip?.layout === "bar" ? "features" : "channels";
+    const tokens = strip?.layout === "tokens" ? `${strip.full[0]} tokens \u00d7 ${strip.full[1]} features` : "";
+    setText(this.range, tokens || (strip && strip.layout !== "scalar" ? (this.host.display.average ? `mean of ${strip.channels} ${noun}` : rangeText(first, count, this.channels, noun)) : ""));
+    const pages = page > 0 && last > 0;
+    this.previous.hidden = this.next.hidden = !pages;
+    this.previous.disabled = this.scrollTop <= 0;
+    this.next.disabled = this.scrollTop >= last - 1;
+    this.tools.hidden = !strip || strip.layout === "scalar";
+  }
+}
+
+function options(select: HTMLSelectElement, entries: [string, string][], value: string): void {
+  const key = JSON.stringify(entries);
+  if (select.dataset.entries !== key) {
+    select.dataset.entries = key;
+    select.replaceChildren(...entries.map(([id, text]) => h("option", { value: id }, text)));
+  }
+  select.value = value;
+}

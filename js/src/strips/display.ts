@@ -1,0 +1,92 @@
+// The bar over the cards: which sample, and how its values are shown.
+
+import { h, setText } from "../lib/dom";
+import { icon } from "../lib/icons";
+import type { Transform } from "../lib/protocol";
+import type { Display } from "./card";
+
+const TRANSFORMS: [Transform, string, string][] = [
+  ["none", "Unchanged", "Values as they are"],
+  ["abs", "Abs", "Magnitudes"],
+  ["square", "Square", "Squared values"],
+];
+
+export class DisplayBar {
+  readonly element: HTMLElement;
+  private readonly sample = h("input", { class: "inp", type: "number", min: 0, step: 1, value: 0, "aria-label": "Sample in the batch", title: "Sample in the batch, counted from 0" });
+  private readonly of = h("span", { class: "mut num" });
+  private readonly previous: HTMLButtonElement;
+  private readonly next: HTMLButtonElement;
+  private readonly average = h("button", { type: "button", class: "btn s tog", "aria-pressed": "false", title: "One tile: the mean over the channels" }, "Average");
+  private readonly transforms: HTMLButtonElement[];
+  private samples = 0;
+
+  constructor(
+    private readonly display: Display,
+    private readonly changed: () => void,
+  ) {
+    const step = (name: "left" | "right", label: string, by: number): HTMLButtonElement =>
+      h("button", { type: "button", class: "ib s", "aria-label": label, title: label, onclick: () => this.choose(display.sample + by) }, icon(name));
+    this.previous = step("left", "Previous sample", -1);
+    this.next = step("right", "Next sample", 1);
+    this.sample.addEventListener("change", () => this.choose(this.sample.valueAsNumber));
+    this.average.addEventListener("click", () => {
+      display.average = !display.average;
+      this.average.setAttribute("aria-pressed", String(display.average));
+      changed();
+    });
+    this.transforms = TRANSFORMS.map(([transform, text, title]) =>
+      h("button", { type: "button", role: "radio", "aria-checked": String(transform === display.transform), tabindex: transform === display.transform ? 0 : -1, title, onclick: () => this.transform(transform) }, text),
+    );
+    const segment = h("div", { class: "seg", role: "radiogroup", "aria-label": "Values" }, ...this.transforms);
+    segment.addEventListener("keydown", (event) => {
+      const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!by) return;
+      const at = TRANSFORMS.findIndex(([transform]) => transform === display.transform);
+      const [transform] = TRANSFORMS[(at + by + TRANSFORMS.length) % TRANSFORMS.length] ?? ["none"];
+      this.transform(transform);
+      this.transforms.find((button) => button.tabIndex === 0)?.focus();
+      event.preventDefault();
+      event.stopPropagation();
+    });
+    this.element = h(
+      "div",
+      { class: "ph display" },
+      h("h2", {}, "Layers"),
+      h("span", { class: "flex" }),
+      h("span", { class: "sample" }, h("span", { class: "mut" }, "sample"), this.previous, this.sample, this.next, this.of),
+      segment,
+      this.average,
+    );
+    this.setSamples(0);
+  }
+
+  setSamples(samples: number): void {
+    this.samples = samples;
+    this.sample.max = String(Math.max(0, samples - 1));
+    this.sample.disabled = samples === 0;
+    this.previous.disabled = this.display.sample <= 0;
+    this.next.disabled = this.display.sample >= samples - 1;
+    setText(this.of, samples ? `of ${samples}` : "");
+    if (document.activeElement !== this.sample) this.sample.value = String(this.display.sample);
+  }
+
+  private choose(sample: number): void {
+    const next = Math.max(0, Math.min(this.samples - 1, Math.floor(sample)));
+    if (!Number.isFinite(next)) return;
+    this.display.sample = next;
+    this.sample.value = String(next);
+    this.setSamples(this.samples);
+    this.changed();
+  }
+
+  private transform(transform: Transform): void {
+    this.display.transform = transform;
+    this.transforms.forEach((button, i) => {
+      const on = TRANSFORMS[i]?.[0] === transform;
+      button.setAttribute("aria-checked", String(on));
+      button.tabIndex = on ? 0 : -1;
+    });
+    this.changed();
+  }
+}

@@ -1,0 +1,202 @@
+// The cards of a view: which layers they show, what of them is on screen and therefore wanted, and drawing
+// what comes back once a frame.
+
+import { debounce, h, type Part } from "../lib/dom";
+import { bytesOf, splitBuffers } from "../lib/pixels";
+import type { Strips } from "../lib/protocol";
+import type { Root } from "../lib/root";
+import { LayerCard, type CardHost, type Display } from "./card";
+import { DisplayBar } from "./display";
+import { ExactStore } from "./exact";
+import { resolveColor, type Ink } from "./paint";
+
+const WANT_DELAY = 24;
+
+interface Options {
+  /** Layers to show, in order. */
+  layers(): string[];
+  /** Whether a card may be closed, which unwatches its layer. */
+  closable: boolean;
+  /** What to show while there are no cards. */
+  empty: HTMLElement;
+}
+
+export function mountStrips(root: Root, pane: HTMLElement, options: Options): Part & { update(): void } {
+  const { channel, commands } = root;
+  const display: Display = { sample: 0, average: false, transform: "none" };
+  const cards = new Map<string, LayerCard>();
+  const list = h("div", { class: "cards", tabindex: -1 });
+  let warn = resolveColor("#f57c00");
+  let ink: Ink = { line: "#000", zero: "#ccc", warn: "#f57c00" };
+  const readColors = (): void => {
+    const probe = h("span", { hidden: true });
+    root.element.append(probe);
+    const color = (token: string): string => {
+      probe.style.color = `var(${token})`;
+      return getComputedStyle(probe).color;
+    };
+    warn = resolveColor(color("--warn"));
+    ink = { line: color("--fg1"), zero: color("--ink-2"), warn: color("--warn") };
+    probe.remove();
+  };
+
+  const alive = (): boolean => channel.kernel.link === "live";
+  let dirty = new Set<LayerCard>();
+  let frame = 0;
+  let toAck: number | null = null;
+  const drawSoon = (which: Iterable<LayerCard>): void => {
+    for (const card of which) dirty.add(card);
+    frame ||= requestAnimationFrame(() => {
+      frame = 0;
+      const batch = dirty;
+      dirty = new Set();
+      for (const card of batch) channel.guard(() => card.draw());
+      bar.setSamples(Math.max(0, ...[...cards.values()].map(({ samples }) => samples)));
+      // The kernel may send the next picture only now that this one is drawn.
+      if (toAck !== null) channel.ack(toAck);
+      toAck = null;
+    });
+  };
+
+  const exact = new ExactStore(channel, () => drawSoon(cards.values()));
+  let wanted = "";
+  const wantNow = (): void => {
+    if (!alive() && channel.kernel.link !== "unknown") return;
+    const wants = [...cards.values()].filter(({ visible }) => visible).map((card) => card.want());
+    const key = JSON.stringify(wants);
+    if (key === wanted) return;
+    wanted = key;
+    channel.want(wants);
+  };
+  const wantSoon = debounce(() => channel.guard(wantNow), WANT_DELAY);
+  const bar = new DisplayBar(display, () => {
+    drawSoon(cards.values());
+    wantSoon();
+  });
+  const host: CardHost = {
+    display,
+    exact,
+    alive,
+    wantSoon,
+    look: (unsigned) => ({ theme: root.theme, unsigned, warn }),
+    ink: () => ink,
+    close: options.closable ? (layer) => void channel.action("unwatch", { layers: [layer] }).catch(() => undefined) : null,
+  };
+
+  const byElement = new Map<Element, LayerCard>();
+  const onScreen = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      const card = byElement.get(target);
+      if (card) card.visible = isIntersecting;
+    }
+    wantSoon();
+  });
+  const sizes = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const card = byElement.get(target);
+      if (card?.measure()) drawSoon([card]);
+    }
+    wantSoon();
+  });
+
+  const update = (): void => {
+    const layers = options.layers();
+    for (const [layer, card] of cards) {
+      if (layers.includes(layer)) continue;
+      onScreen.unobserve(card.element);
+      sizes.unobserve(card.element);
+      byElement.delete(card.element);
+      card.element.remove();
+      cards.delete(layer);
+    }
+    layers.forEach((layer, place) => {
+      let card = cards.get(layer);
+      if (!card) {
+        card = new LayerCard(layer, host);
+        cards.set(layer, card);
+        byElement.set(card.element, card);
+        onScreen.observe(card.element);
+        sizes.observe(card.element);
+      }
+      // Moving an element that is in place would lose its focus and scroll position.
+      if (list.children[place] !== card.element) list.insertBefore(card.element, list.children[place] ?? null);
+    });
+    options.empty.hidden = layers.length > 0;
+    list.hidden = layers.length === 0;
+    wantSoon();
+  };
+
+  const receive = (strips: Strips, buffers: Uint8Array[]): void => {
+    exact.begin(strips.snapshot);
+    const drawn: LayerCard[] = [];
+    for (const data of strips.cards) {
+      const card = cards.get(data.layer);
+      if (!card) continue;
+      card.receive(data, buffers);
+      drawn.push(card);
+    }
+    drawSoon(drawn);
+    // What the first answer told of the tensors may change what is wanted of them.
+    wantSoon();
+  };
+  channel.onStrips((strips, buffers) => {
+    toAck = strips.seq;
+    receive(strips, buffers.map(bytesOf));
+    drawSoon([]);
+  });
+
+  const showStill = (): void => {
+    const still = channel.get("still");
+    if (still?.strips) receive(still.strips, splitBuffers(still.data, still.sizes));
+  };
+  channel.onLink((link) => {
+    if (link === "none") showStill();
+    if (link === "live") {
+      wanted = "";
+      wantSoon();
+    }
+    drawSoon(cards.values());
+  });
+  root.onTheme(() => {
+    readColors();
+    drawSoon(cards.values());
+  });
+  channel.onTrait("watched", update);
+  channel.onTrait("layers", update);
+
+  const move = (by: number): void => {
+    const all = [...cards.values()].map(({ element }) => element);
+    const at = all.findIndex((element) => element.contains(document.activeElement));
+    const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
+    next?.focus({ preventScroll: true });
+    next?.scrollIntoView({ block: "nearest" });
+  };
+  commands.set("previous_card", () => move(-1));
+  commands.set("next_card", () => move(1));
+  commands.set("copy", () => {
+    const card = [...cards.values()].find(({ pointedAt }) => pointedAt);
+    if (!card) return false;
+    void card.copy();
+    return true;
+  });
+  list.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    const card = [...cards.values()].find(({ element }) => element.contains(event.target as Node));
+    if (!card?.closeMagnifier()) return;
+    event.preventDefault();
+    event.stopPropagation();
+  });
+
+  pane.append(bar.element, options.empty, list);
+  readColors();
+  update();
+  return {
+    update,
+    destroy: () => {
+      cancelAnimationFrame(frame);
+      wantSoon.cancel();
+      onScreen.disconnect();
+      sizes.disconnect();
+    },
+  };
+}

@@ -1,0 +1,133 @@
+// Paints codes into canvases, at whole device pixels a value. Non-finite values are hatched in the warn colour.
+
+import { lutFor, mapColor, cssColor, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, ZERO, packed, parseHex, type Rgb } from "../lib/colormap";
+import type { Pair } from "../lib/protocol";
+import type { Theme } from "../lib/theme";
+
+export interface Look {
+  theme: Theme;
+  unsigned: boolean;
+  warn: Rgb;
+}
+
+/** A tile as codes, `tile` rows and columns of them. */
+export function paintRaster(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, columns]: Pair, scale: number, look: Look): void {
+  const width = columns * scale;
+  const height = rows * scale;
+  if (canvas.width !== width) canvas.width = width;
+  if (canvas.height !== height) canvas.height = height;
+  const context = canvas.getContext("2d");
+  if (!context || !width || !height) return;
+  const image = context.createImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const lut = lutFor(look.theme, look.unsigned);
+  const warn = packed(look.warn);
+  for (let row = 0; row < rows; row++) {
+    const top = row * scale;
+    let hatched = false;
+    for (let column = 0, at = top * width; column < columns; column++) {
+      const code = codes[row * columns + column] ?? NAN;
+      if (code < 3) hatched = true;
+      const color = lut[code] ?? 0;
+      for (let i = 0; i < scale; i++) pixels[at++] = color;
+    }
+    for (let line = 1; line < scale; line++) pixels.copyWithin((top + line) * width, top * width, (top + 1) * width);
+    if (hatched) hatchRow(pixels, codes, row, columns, scale, warn);
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/** Stripes over the pixels of a row that are no number: `/` for NaN and +Inf, `\` for -Inf. */
+function hatchRow(pixels: Uint32Array, codes: Uint8Array, row: number, columns: number, scale: number, warn: number): void {
+  const width = columns * scale;
+  for (let column = 0; column < columns; column++) {
+    const code = codes[row * columns + column] ?? NAN;
+    if (code > 2) continue;
+    for (let y = row * scale; y < (row + 1) * scale; y++) {
+      for (let x = column * scale; x < (column + 1) * scale; x++) {
+        const phase = code === NEGATIVE_INFINITY ? x - y : x + y;
+        if (((phase % 4) + 4) % 4 < 2) pixels[y * width + x] = warn;
+      }
+    }
+  }
+}
+
+export interface Ink {
+  line: string;
+  zero: string;
+  warn: string;
+}
+
+/** One line plot: a row of codes, or two rows with the least and the largest of what was pooled. */
+export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, columns]: Pair, size: { width: number; height: number }, ratio: number, unsigned: boolean, ink: Ink): void {
+  const width = Math.round(size.width * ratio);
+  const height = Math.round(size.height * ratio);
+  canvas.width = width;
+  canvas.height = height;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  const y = (code: number): number => {
+    const share = (code - ZERO) / 126;
+    return unsigned ? (1 - share) * (height - 2) + 1 : ((1 - share) / 2) * (height - 2) + 1;
+  };
+  const x = (column: number): number => (columns > 1 ? (column / (columns - 1)) * (width - 1) : width / 2);
+  context.fillStyle = ink.zero;
+  context.fillRect(0, Math.round(y(ZERO)), width, 1);
+  context.strokeStyle = context.fillStyle = ink.line;
+  context.lineWidth = ratio;
+  context.beginPath();
+  let open = false;
+  for (let column = 0; column < columns; column++) {
+    const low = codes[column] ?? NAN;
+    const high = rows > 1 ? codes[columns + column] ?? NAN : low;
+    if (low < 3 || high < 3) {
+      open = false;
+      continue;
+    }
+    if (rows > 1) {
+      context.fillRect(Math.floor(x(column)), Math.min(y(high), y(low)), Math.max(1, ratio), Math.max(1, Math.abs(y(low) - y(high))));
+    } else if (open) context.lineTo(x(column), y(low));
+    else context.moveTo(x(column), y(low));
+    open = true;
+  }
+  if (rows === 1) {
+    if (columns === 1) context.fillRect(0, y(codes[0] ?? ZERO), width, ratio);
+    else context.stroke();
+  }
+  context.fillStyle = ink.warn;
+  for (let column = 0; column < columns; column++) {
+    const code = Math.min(codes[column] ?? NAN, rows > 1 ? codes[columns + column] ?? NAN : 255);
+    if (code > 2) continue;
+    for (let top = 0; top < height; top += 4) context.fillRect(Math.floor(x(column)), top, Math.max(1, width / columns), 2);
+    if (code === POSITIVE_INFINITY) context.fillRect(Math.floor(x(column)) - 1, 0, 3, 3);
+  }
+}
+
+export function barColor(code: number, look: Look): string {
+  if (code < 3) return cssColor(look.warn);
+  return cssColor(mapColor(look.theme, look.unsigned, (code - ZERO) / 126));
+}
+
+/** The colour scale of a strip. */
+export function paintLegend(canvas: HTMLCanvasElement, look: Look): void {
+  const width = 97;
+  canvas.width = width;
+  canvas.height = 1;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  for (let i = 0; i < width; i++) {
+    const share = look.unsigned ? i / (width - 1) : (2 * i) / (width - 1) - 1;
+    context.fillStyle = cssColor(mapColor(look.theme, look.unsigned, share));
+    context.fillRect(i, 0, 1, 1);
+  }
+}
+
+/** A colour of the style sheet as numbers; `color-mix` and names are resolved by the browser itself. */
+export function resolveColor(css: string): Rgb {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!context) return parseHex("#f57c00");
+  context.fillStyle = css;
+  context.fillRect(0, 0, 1, 1);
+  const [r = 0, g = 0, b = 0] = context.getImageData(0, 0, 1, 1).data;
+  return [r, g, b];
+}

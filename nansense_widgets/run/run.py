@@ -1,0 +1,180 @@
+"""One session's run: the loop in its thread, from its first batch to its end, failure or close."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nansense_widgets.errors import SessionStateError
+from nansense_widgets.run.control import RunControl
+from nansense_widgets.run.foreground import Foreground
+from nansense_widgets.run.loop import BatchLoop, BatchObserver
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.target import checked_target
+from nansense_widgets.run.worker import LoopFailure, Worker
+
+__all__ = ["Run"]
+
+CLOSE_WAIT_S = 10.0
+"""How long `close` waits for a launched loop to reach the end of its batch."""
+
+
+class Run:
+    """Ties the loop, its control and its thread together.
+
+    Args:
+        observer: captures the batches that are to be shown.
+        on_change: called on any change, on any thread; must return at once.
+        pump: publishes to the widgets, where this run keeps the main thread busy.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        observer: BatchObserver,
+        on_change: Callable[[], None],
+        pump: Callable[[], None],
+    ) -> None:
+        self.schedule = schedule
+        self.control = RunControl(on_change)
+        self.loop = BatchLoop(schedule, self.control, observer, on_change)
+        self.failure: LoopFailure | None = None
+        self._foreground = Foreground(self.control, pump, self._cell_failed)
+        self._on_change = on_change
+        self._worker: Worker | None = None
+        self._finished = False
+        self._why_closed = ""
+
+    @property
+    def status(self) -> RunStatus:
+        """What the run is doing."""
+        if self.control.closed:
+            return RunStatus("closed", self._why_closed)
+        if self.failure is not None:
+            return RunStatus("failed", f"{self.failure.type}: {self.failure.message}")
+        if self.control.paused:
+            return RunStatus("paused")
+        if self._finished:
+            return RunStatus("finished", "the loop has ended")
+        if self.loop.position is None:
+            return RunStatus("waiting", "no batch has begun yet")
+        return RunStatus("running")
+
+    @property
+    def ended(self) -> bool:
+        """The loop is over, well or not."""
+        return self._finished or self.failure is not None
+
+    @property
+    def is_inside_batch(self) -> bool:
+        """A launched loop is in the middle of a batch, which will take its own watches down."""
+        return self._worker is not None and self._worker.alive and self.loop.is_inside_batch
+
+    @property
+    def notice(self) -> str:
+        """A sentence on what this kernel cannot do, else empty."""
+        return self._foreground.notice
+
+    # ------------------------------------------------------------ the loop's thread
+
+    def enter_loop(self) -> None:
+        """A loop asks for batches: find out on which thread it runs."""
+        if self._foreground.in_kernel:
+            self.control.attended = True
+        if self._worker is not None and self._worker.thread is threading.current_thread():
+            self.loop.poll = None
+            return
+        if self.ended:
+            self._begin()
+        self.loop.poll = self._foreground.enter()
+        self.loop.on_unattended = self._foreground.give_up
+
+    def launch(self, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Start a worker thread that runs the loop."""
+        if self._worker is not None and self._worker.alive:
+            raise SessionStateError(
+                "a loop of this session is still running: let it end (session.wait()), or close the "
+                "session and start a new one"
+            )
+        if self.control.closed:
+            raise SessionStateError("this session is closed: start a new one with nansense_widgets.start")
+        self._begin()
+        self._worker = Worker(loop, args, kwargs, self._worker_ended)
+        self.loop.owner = self._worker.thread
+        self.loop.on_unattended = self._foreground.give_up
+        self._foreground.listen_to_interrupts()
+        self._worker.start()
+        self._on_change()
+
+    @property
+    def worker(self) -> Worker:
+        """The launched worker; raises `SessionStateError` if there is none."""
+        if self._worker is None:
+            raise SessionStateError("nothing was launched: use session.launch(loop) first")
+        return self._worker
+
+    def wait(self, timeout: float | None) -> bool:
+        """Wait for the launched loop and raise what it raised; False after `timeout` seconds."""
+        worker = self.worker
+        try:
+            ended = self._foreground.wait_for(worker, timeout)
+        except KeyboardInterrupt:
+            self.control.stop()
+            raise
+        if ended:
+            worker.raise_error()
+        return ended
+
+    def close(self, why: str) -> bool:
+        """End the run; False if it was closed before."""
+        if self.control.closed:
+            return False
+        self._why_closed = why
+        self.control.close()
+        worker = self._worker
+        if worker is not None and worker.thread is not threading.current_thread():
+            worker.join(CLOSE_WAIT_S)
+            if worker.alive:
+                self._why_closed += "; its loop is still inside a batch and ends after it"
+        self._foreground.close()
+        self._on_change()
+        return True
+
+    def _begin(self) -> None:
+        if self.ended:
+            self.loop.restart()
+        self.failure = None
+        self._finished = False
+
+    def _worker_ended(self, error: BaseException | None) -> None:
+        self.loop.abort()
+        if error is None:
+            self._finished = True
+        else:
+            self.failure = LoopFailure(error, self.loop.broken_at)
+        self.control.rest()
+
+    def _cell_failed(self, error: BaseException) -> None:
+        self.loop.abort()
+        self.failure = LoopFailure(error, self.loop.broken_at)
+        self.control.rest()
+
+    # ------------------------------------------------------------ commands
+
+    def go(self, mode: Mode) -> None:
+        """Proceed in `mode`, from where training stands."""
+        self.control.go(mode, origin=self.loop.position)
+
+    def go_until(self, phase: str | int, epoch: int, batch_idx: int) -> None:
+        """Proceed up to a batch; raises if it is not ahead."""
+        target = checked_target(
+            phase, epoch, batch_idx, self.schedule, self.loop.position, self.loop.standing
+        )
+        self.control.go(Mode.UNTIL_POSITION, target=target)
+
+    def wait_until_paused(self, after_pauses: int, timeout: float | None) -> bool:
+        """Wait until paused; see `Session.wait_until_paused`."""
+        return self.control.wait_until_paused(after_pauses, timeout, lambda: self.ended)
