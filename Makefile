@@ -77,7 +77,7 @@ demo: $(VENV)/.installed ## Open the first notebook in JupyterLab (prints its ad
 	@JUPYTER_PREFER_ENV_PATH=1 JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab \
 	  $$([ "$$(id -u)" != 0 ] || echo --allow-root) \
 	  $$([ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || [ "$$(uname)" = Darwin ] || echo --no-browser) \
-	  notebooks/01_first_steps.ipynb
+	  --ServerApp.root_dir="$(CURDIR)/notebooks" --LabApp.default_url=/lab/tree/01_first_steps.ipynb
 
 
 # ---------------------------------------------------------------- checks

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 REPO = Path(__file__).resolve().parent.parent
+
+# No time limit an example: two cores are shared with whatever else runs. CI tries the same examples each
+# time, so that a red run is about the change; at a desk new ones are tried.
+hypothesis.settings.register_profile("desk", deadline=None)
+hypothesis.settings.register_profile("ci", deadline=None, derandomize=True, database=None)
+hypothesis.settings.load_profile("ci" if os.environ.get("CI") else "desk")
 
 # What costs more comes later. Browser tests are last for a second reason: Playwright's synchronous API leaves
 # an event loop running on the main thread, on which `asyncio.run` then refuses to work.

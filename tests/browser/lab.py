@@ -40,8 +40,11 @@ class Allowed:
 
 ALLOWED_EVERYWHERE: tuple[Allowed, ...] = (
     Allowed(
-        re.compile(r"^Could not restore the debugger state: Canceled future for debug_request"),
-        "JupyterLab's debugger panel asks a kernel for its state and loses its question in a restart",
+        re.compile(
+            r"^(uncaught: Error: |Could not restore the debugger state: )Canceled future for "
+            r"(debug|create_subshell|delete_subshell|comm_info|kernel_info)_request message"
+        ),
+        "JupyterLab's panels and widget manager ask a kernel questions that a restart leaves unanswered",
     ),
 )
 """What JupyterLab itself logs, whatever the notebook does. All else a test names with `allow_error`."""

@@ -294,3 +294,18 @@ def test_only_what_is_asked_is_converted(monkeypatch: pytest.MonkeyPatch) -> Non
         max(0, event.self_device_memory_usage + event.self_cpu_memory_usage) for event in profile.events()
     )
     assert allocated < 4 * 32 * 32 * 4 * 3
+
+
+def test_a_channel_is_dead_only_if_all_its_slices_are() -> None:
+    volume = torch.zeros(1, 3, 2, 4, 5)
+    volume[0, 1, 1, 2, 2] = -0.5
+    picture = strip(volume, choose_layout(volume.shape, volume.dtype), View(depth=0))
+    assert picture.dead == (0, 2)
+    assert set(picture.pixels) == {129}
+
+
+def test_an_average_has_a_scale_of_its_own() -> None:
+    """The mean of channels that cancel is small: drawn on the channels' scale it would look like nothing."""
+    tensor = torch.tensor([[[[4.0, 1.0]], [[-4.0, 1.0]]]])
+    picture = strip(tensor, choose_layout(tensor.shape, tensor.dtype), View(average=True))
+    assert (picture.count, picture.scale, list(picture.pixels)) == (1, 1.0, [129, 255])
