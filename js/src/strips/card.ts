@@ -55,6 +55,7 @@ export class LayerCard {
   private readonly next: HTMLButtonElement;
   private readonly slice = h("input", { type: "range", min: 0, value: 0 });
   private readonly sliceText = h("span", { class: "num" });
+  private readonly about = h("span", { class: "mono" });
   private readonly sliceRow: HTMLElement;
   private readonly tools: HTMLElement;
   private readonly dock = h("div", { class: "dock" });
@@ -72,7 +73,7 @@ export class LayerCard {
     this.previous = pager("left", "Previous channels", -1);
     this.next = pager("right", "Next channels", 1);
     this.sliceRow = h("label", { class: "slice", hidden: true }, "slice", this.slice, this.sliceText);
-    this.tools = h("div", { class: "ct" }, this.sliceRow, h("div", { class: "rng" }, this.range, this.previous, this.next));
+    this.tools = h("div", { class: "ct" }, this.about, this.sliceRow, h("div", { class: "rng" }, this.range, this.previous, this.next));
     this.sections = KINDS.map(
       (kind) =>
         new Section(kind, {
@@ -270,6 +271,7 @@ export class LayerCard {
       if (cursor?.kind === section.kind) this.text = text;
       if (text) parts.push(section.kind === "gradients" && parts.length ? text.replace(/^.*?(?=[=\u2248])/, "grad ") : text);
     }
+    if (!parts.length) parts.push("", "point at a value");
     this.dock.replaceChildren(...parts.map((part, i) => h("span", { class: i ? "mut" : "" }, part)));
   }
 
@@ -300,6 +302,7 @@ export class LayerCard {
   private drawTools(): void {
     const { strip } = this;
     const depth = strip?.depth ?? 0;
+    setText(this.about, strip ? [strip.axes, strip.dtype].filter(Boolean).join(" \u00b7 ") : "");
     this.sliceRow.hidden = depth < 2;
     this.slice.max = String(Math.max(0, depth - 1));
     this.slice.value = String(this.depth);
