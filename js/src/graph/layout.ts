@@ -76,7 +76,8 @@ function layoutScope(tree: Tree, scope: string, expanded: ReadonlySet<string>, e
   const flat = layoutFlat(children.map((child) => child.name), sizes, edges.get(scope) ?? []);
 
   const top = scope === ROOT ? 0 : HEADER;
-  const bottom = scope === ROOT ? 0 : SIDE;
+  // The out-port is a point on the lower border, which needs no more room under it.
+  const bottom = scope === ROOT || flat.leaves ? 0 : SIDE;
   const side = scope === ROOT ? 0 : SIDE;
   const placed: Box = {
     width: flat.width + 2 * side,
@@ -110,6 +111,8 @@ function leafSize(node: GraphNode): Size {
 }
 
 interface Flat {
+  /** True if edges leave through the out-port. */
+  leaves: boolean;
   width: number;
   height: number;
   inX: number;
@@ -145,7 +148,7 @@ function layoutFlat(names: string[], sizes: Map<string, Size>, edges: ScopeEdge[
     spots.set(name, { x: Math.max(0, Math.min(width - size.width, centre - size.width / 2)), y });
     y += size.height + GAP;
   }
-  return { width, height: alone.length ? y - GAP : flat.height - up, inX: portX(IN), outX: portX(OUT), spots, paths };
+  return { leaves: joined.has(OUT) && !alone.length, width, height: alone.length ? y - GAP : flat.height - up, inX: portX(IN), outX: portX(OUT), spots, paths };
 }
 
 /** The right-hand text of a node. */

@@ -1,6 +1,6 @@
 // The graph pane: head with zoom, filter, drawing, legend.
 
-import { debounce, h, setText, svg, type Part } from "../lib/dom";
+import { debounce, focusedNear, h, setText, svg, type Part } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { GraphNode } from "../lib/protocol";
 import type { Root } from "../lib/root";
@@ -60,7 +60,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   const foundNodes = (): GraphNode[] => matches(tree.graph.nodes, search.value);
 
   const draw = (): void => {
-    const hadFocus = viewport.content.contains(document.activeElement);
+    const hadFocus = viewport.content.contains(focusedNear(viewport.content));
     const watching = watched();
     const names = search.value.trim() ? new Set(foundNodes().map(({ name }) => name)) : null;
     const marks: Marks = { watched: watching, found: names, foundInside: counts(names ?? []), watchedInside: counts(watching) };

@@ -65,7 +65,7 @@ export class Viewport {
 
   private readableScale(): number {
     const room = this.element.clientWidth;
-    return room ? Math.max(0.8, Math.min(1, room / this.width)) : 1;
+    return room ? Math.max(0.9, Math.min(1, room / this.width)) : 1;
   }
 
   /** A graph that is wider than the pane shows its main chain. */

@@ -217,22 +217,24 @@ export class LayerCard {
   }
 
   private page(by: number): void {
-    const { page } = this.paging();
-    this.scroll(Math.max(0, this.scrollTop + by * page));
+    const { page, last, pitch } = this.paging();
+    const rows = Math.round((this.scrollTop + by * page) / pitch);
+    this.scroll(Math.max(0, Math.min(last, rows * pitch)));
   }
 
   /** Height of a page of channels, and which of them are on screen. */
-  private paging(): { page: number; first: number; count: number; last: number } {
+  private paging(): { page: number; pitch: number; first: number; count: number; last: number } {
     const { strip } = this;
-    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return { page: 0, first: 0, count: this.channels, last: 0 };
+    const whole = { page: 0, pitch: 1, first: 0, count: this.channels, last: 0 };
+    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return whole;
     if (strip.layout === "bar") {
       const { columns, rows, pitch, chart } = planBar(this.channels, this.width);
-      if (chart) return { page: 0, first: 0, count: this.channels, last: 0 };
-      return { page: CELL_ROWS * pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
+      if (chart) return whole;
+      return { page: CELL_ROWS * pitch, pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
     }
     const plan = planTiles(strip.layout, strip.tile, this.channels, this.width, devicePixelRatio);
     const first = Math.round(this.scrollTop / plan.pitch) * plan.columns;
-    return { page: plan.viewRows * plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
+    return { page: plan.viewRows * plan.pitch, pitch: plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
   }
 
   private select(channel: number): void {

@@ -52,7 +52,7 @@ export function tileSize(layout: Layout, tile: Pair, width: number, ratio: numbe
 export function planTiles(layout: Layout, tile: Pair, channels: number, width: number, ratio: number): Plan {
   const size = tileSize(layout, tile, width, ratio);
   if (layout === "tokens") {
-    return { ...size, columns: 1, rows: 1, cell: size.width, gap: 0, pitch: size.height + CAPTION + ROW_GAP, viewRows: 1, channels: 1 };
+    return { ...size, columns: 1, rows: 1, cell: size.width, gap: 0, pitch: size.height + ROW_GAP, viewRows: 1, channels: 1 };
   }
   const digits = String(Math.max(0, channels - 1)).length;
   const caption = Math.ceil((digits + " dead".length) * CHARACTER + TRIANGLE);
