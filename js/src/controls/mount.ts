@@ -24,7 +24,7 @@ export function mountControls(root: Root, ...body: HTMLElement[]): Part {
     const { link } = channel.kernel;
     banner.update(state, link, channel.kernel.canReconnect);
     if (!state) return;
-    toolbar.update(state, link);
+    root.keepFocus(() => toolbar.update(state, link));
     progress.update(state);
     notice.update(state);
     failure.update(state.status === "failed" ? state.error : null);

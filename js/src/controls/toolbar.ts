@@ -74,12 +74,10 @@ export class Toolbar {
     const until = untilPanel((args) => void actions.send("step_until_position", args), () => this.until.popover.close());
     const settings = settingsPanel(root, (args) => void actions.send("set_update_frequency", args));
     this.element.append(until.panel, settings.panel);
-    // The menu's button opens the menu alone; `Run until…` opens its own panel from the menu or by its key.
-    const untilAnchor = h("button", { type: "button", hidden: true });
-    this.until = { popover: popover(untilAnchor, until.panel, cleanup), update: until.update };
+    this.until = { popover: popover(this.more, until.panel, cleanup, false), update: until.update };
     this.settings = { popover: popover(this.gear, settings.panel, cleanup), update: settings.update };
     const choices = popover(this.more, stepMenu, cleanup);
-    stepMenu.addEventListener("click", () => choices.close());
+    stepMenu.addEventListener("click", () => choices.close(), { capture: true });
   }
 
   update(state: State | undefined, link: Link): void {

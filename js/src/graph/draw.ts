@@ -2,7 +2,8 @@
 
 import { h, svg } from "../lib/dom";
 import type { GraphNode } from "../lib/protocol";
-import { isRound, nodeMeta, roundSign, type Placed, type PlacedEdge, type PlacedNode, type Point } from "./layout";
+import { isRound, nodeMeta, roundSign, type Placed, type PlacedEdge, type PlacedNode } from "./layout";
+import type { Point } from "./layered";
 import type { Tree } from "./tree";
 
 export interface Marks {
@@ -16,9 +17,8 @@ export interface Marks {
 
 export const MARGIN = 8;
 
-export function drawGraph(placed: Placed, tree: Tree, marks: Marks): { picture: SVGElement; buttons: HTMLElement[]; width: number; height: number } {
-  const width = placed.width + 2 * MARGIN;
-  const height = placed.height + 2 * MARGIN;
+export function drawGraph(placed: Placed, tree: Tree, marks: Marks): { picture: SVGElement; buttons: HTMLElement[] } {
+  const { width, height } = pictureSize(placed);
   const inner = svg("g", { transform: `translate(${MARGIN} ${MARGIN})` });
   const scopes = placed.nodes.filter(({ open }) => open);
   const leaves = placed.nodes.filter(({ open }) => !open);
@@ -26,7 +26,11 @@ export function drawGraph(placed: Placed, tree: Tree, marks: Marks): { picture: 
   for (const edge of placed.edges) inner.append(...drawEdge(edge));
   for (const leaf of leaves) inner.append(drawLeaf(leaf, tree, marks));
   const picture = svg("svg", { class: "gs", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" }, inner);
-  return { picture, buttons: placed.nodes.flatMap((node) => buttonsFor(node, tree, marks)), width, height };
+  return { picture, buttons: placed.nodes.flatMap((node) => buttonsFor(node, tree, marks)) };
+}
+
+export function pictureSize({ width, height }: Placed): { width: number; height: number } {
+  return { width: width + 2 * MARGIN, height: height + 2 * MARGIN };
 }
 
 function stateClasses({ name }: GraphNode, marks: Marks): string {
@@ -97,16 +101,20 @@ function drawEdge({ points, arrow, skip }: PlacedEdge): SVGElement[] {
   return [line, svg("path", { class: skip ? "ah res" : "ah", d: `M${end.x - 3} ${end.y - 5}h6l-3 5z` })];
 }
 
-/** Straight where it can be, else curves that leave and arrive vertically. */
+/** Down, across half way between two points, and down again, with rounded corners. */
 export function edgePath(points: Point[]): string {
   let path = "";
   let last: Point | undefined;
   for (const point of points) {
     if (!last) path = `M${round(point.x)} ${round(point.y)}`;
-    else if (Math.abs(last.x - point.x) < 0.5) path += `L${round(point.x)} ${round(point.y)}`;
+    else if (Math.abs(last.x - point.x) < 0.5) path += `V${round(point.y)}`;
     else {
-      const middle = round((last.y + point.y) / 2);
-      path += `C${round(last.x)} ${middle} ${round(point.x)} ${middle} ${round(point.x)} ${round(point.y)}`;
+      const middle = (last.y + point.y) / 2;
+      const across = Math.sign(point.x - last.x);
+      const down = Math.sign(point.y - last.y) || 1;
+      const corner = Math.min(6, Math.abs(point.y - last.y) / 2, Math.abs(point.x - last.x) / 2);
+      path += `V${round(middle - down * corner)}Q${round(last.x)} ${round(middle)} ${round(last.x + across * corner)} ${round(middle)}`;
+      path += `H${round(point.x - across * corner)}Q${round(point.x)} ${round(middle)} ${round(point.x)} ${round(middle + down * corner)}V${round(point.y)}`;
     }
     last = point;
   }

@@ -21,7 +21,7 @@ export function infoRows(node: GraphNode, tree: Tree): [string, string][] {
 export class InfoCard {
   readonly element = h("div", { class: "panel info", role: "tooltip", hidden: true });
 
-  /** Shows the card below `anchor`, or above it where there is no room; both lie in `frame`. */
+  /** Shows the card to the right of `anchor`, or where `frame` ends below or above it. */
   show(node: GraphNode, tree: Tree, watched: boolean, anchor: HTMLElement, frame: HTMLElement): void {
     const rows = infoRows(node, tree).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
     this.element.replaceChildren(
@@ -34,11 +34,14 @@ export class InfoCard {
     const around = frame.getBoundingClientRect();
     const at = anchor.getBoundingClientRect();
     const { offsetWidth: width, offsetHeight: height } = this.element;
+    const right = at.right - around.left + 8;
+    const fits = right + width + 8 <= around.width;
     const below = at.bottom - around.top + 6;
     const above = at.top - around.top - height - 6;
-    const left = Math.max(6, Math.min(around.width - width - 8, at.left - around.left + 12));
+    const left = fits ? right : Math.max(6, Math.min(around.width - width - 8, at.left - around.left + 12));
+    const beside = Math.max(6, Math.min(around.height - height - 8, at.top - around.top - 4));
     this.element.style.left = `${left}px`;
-    this.element.style.top = `${below + height > around.height && above > 0 ? above : below}px`;
+    this.element.style.top = `${fits ? beside : below + height > around.height && above > 0 ? above : below}px`;
   }
 
   hide(): void {

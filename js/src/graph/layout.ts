@@ -2,9 +2,9 @@
 // children (an open scope among them is one box of its own size) with an input and an output port; so only what
 // is visible costs time, and no layout is ever compound.
 
-import { Graph as DagreGraph, layout as dagreLayout } from "@dagrejs/dagre";
 import { formatShortShape } from "../lib/format";
 import type { GraphNode } from "../lib/protocol";
+import { layered, type Point, type Size } from "./layered";
 import { edgesByScope, IN, OUT, ROOT, type ScopeEdge, type Tree } from "./tree";
 
 export const NODE_WIDTH = 142;
@@ -15,13 +15,6 @@ const SIDE = 8;
 const HEADER = 20;
 const BELOW_HEADER = 10;
 const ROUND = 18;
-/** Beyond this many children dagre is too slow; they are then set one below the other. */
-const MOST_FOR_DAGRE = 320;
-
-export interface Point {
-  x: number;
-  y: number;
-}
 
 export interface PlacedNode {
   node: GraphNode;
@@ -53,7 +46,8 @@ interface Box extends Placed {
   outX: number;
 }
 
-export function layoutGraph(tree: Tree, expanded: ReadonlySet<string>): Placed {
+/** The visible graph; `inX` is where the main chain runs. */
+export function layoutGraph(tree: Tree, expanded: ReadonlySet<string>): Box {
   const edges = edgesByScope(tree, expanded);
   return layoutScope(tree, ROOT, expanded, edges, 0);
 }
@@ -65,24 +59,25 @@ export function isRound(node: GraphNode): boolean {
 /** The sign of an arithmetic op, which is drawn as a small circle. */
 export function roundSign(node: GraphNode): string {
   const name = node.cls.replace(/^(__)?i?(\w+?)_?(__)?$/, "$2");
-  return { add: "+", mul: "\u00d7", sub: "\u2212", div: "\u00f7", truediv: "\u00f7", matmul: "@", cat: "\u2016" }[name] ?? "";
+  return { add: "+", mul: "\u00d7", sub: "\u2212", div: "\u00f7", truediv: "\u00f7", matmul: "@" }[name] ?? "";
 }
 
 function layoutScope(tree: Tree, scope: string, expanded: ReadonlySet<string>, edges: Map<string, ScopeEdge[]>, depth: number): Box {
   const children = tree.children.get(scope) ?? [];
   const inner = new Map<string, Box>();
-  const sizes = new Map<string, { width: number; height: number }>();
+  const sizes = new Map<string, Size>();
   for (const child of children) {
     if (child.scope && expanded.has(child.name)) {
       const box = layoutScope(tree, child.name, expanded, edges, depth + 1);
       inner.set(child.name, box);
-      sizes.set(child.name, { width: box.width, height: box.height });
+      sizes.set(child.name, { width: box.width, height: box.height, inX: box.inX, outX: box.outX });
     } else sizes.set(child.name, leafSize(child));
   }
   const flat = layoutFlat(children.map((child) => child.name), sizes, edges.get(scope) ?? []);
 
   const top = scope === ROOT ? 0 : HEADER;
-  const bottom = scope === ROOT ? 0 : SIDE;
+  // The out-port is a point on the lower border, which needs no more room under it.
+  const bottom = scope === ROOT || flat.leaves ? 0 : SIDE;
   const side = scope === ROOT ? 0 : SIDE;
   const placed: Box = {
     width: flat.width + 2 * side,
@@ -99,7 +94,7 @@ function layoutScope(tree: Tree, scope: string, expanded: ReadonlySet<string>, e
     const x = side + spot.x;
     const y = top + spot.y;
     const box = inner.get(child.name);
-    placed.nodes.push({ node: child, x, y, ...size, open: box !== undefined, depth });
+    placed.nodes.push({ node: child, x, y, width: size.width, height: size.height, open: box !== undefined, depth });
     if (!box) continue;
     placed.nodes.push(...box.nodes.map((node) => ({ ...node, x: node.x + x, y: node.y + y })));
     placed.edges.push(...box.edges.map((edge) => ({ ...edge, points: edge.points.map((p) => ({ x: p.x + x, y: p.y + y })) })));
@@ -110,12 +105,14 @@ function layoutScope(tree: Tree, scope: string, expanded: ReadonlySet<string>, e
   return placed;
 }
 
-function leafSize(node: GraphNode): { width: number; height: number } {
+function leafSize(node: GraphNode): Size {
   if (isRound(node)) return { width: ROUND, height: ROUND };
   return { width: NODE_WIDTH, height: NODE_HEIGHT + (node.scope ? COLLAPSED_EXTRA : 0) };
 }
 
 interface Flat {
+  /** True if edges leave through the out-port. */
+  leaves: boolean;
   width: number;
   height: number;
   inX: number;
@@ -125,121 +122,33 @@ interface Flat {
   paths: { edge: ScopeEdge; points: Point[]; skip: boolean }[];
 }
 
-function layoutFlat(names: string[], sizes: Map<string, { width: number; height: number }>, edges: ScopeEdge[]): Flat {
+/** The direct children of one scope, with its ports. */
+function layoutFlat(names: string[], sizes: Map<string, Size>, edges: ScopeEdge[]): Flat {
   const joined = new Set(edges.flatMap(({ from, to }) => [from, to]));
-  const connected = names.filter((name) => joined.has(name));
   // Before the first forward there are no edges, and what never ran has none: those stand one below the other.
   const alone = names.filter((name) => !joined.has(name));
-  const flat = connected.length > MOST_FOR_DAGRE ? stackFlat(connected, sizes, edges) : dagreFlat(connected, sizes, edges, joined);
-  const widest = Math.max(flat.width, ...alone.map((name) => sizes.get(name)?.width ?? 0));
-  const shift = (widest - flat.width) / 2;
-  for (const spot of flat.spots.values()) spot.x += shift;
-  for (const { points } of flat.paths) for (const point of points) point.x += shift;
-  const centre = connected.length ? flat.inX + shift : widest / 2;
-  let y = connected.length ? flat.height + (alone.length ? GAP : 0) : BELOW_HEADER / 2;
+  const connected = [IN, ...names, OUT].filter((name) => joined.has(name));
+  const flat = connected.length ? layered(connected, sizes, edges, GAP) : { width: 0, height: 0, anchors: new Map<string, Point>(), paths: [] };
+  const width = Math.max(flat.width, ...alone.map((name) => sizes.get(name)?.width ?? 0));
+  const right = (width - flat.width) / 2;
+  // The in-port is a point on the header; what it feeds stands a little nearer than a whole gap.
+  const up = joined.has(IN) ? GAP - BELOW_HEADER : 0;
+  const at = (x: number, y: number): Point => ({ x: x + right, y: Math.max(0, y - up) });
+  const spots = new Map<string, Point>();
+  for (const [name, { x, y }] of flat.anchors) {
+    const size = sizes.get(name);
+    if (size) spots.set(name, at(x - (size.inX ?? size.width / 2), y - size.height / 2));
+  }
+  const paths = flat.paths.map(({ edge, points, skip }) => ({ edge, points: points.map(({ x, y }) => at(x, y)), skip }));
+  const portX = (port: string): number => (flat.anchors.get(port)?.x ?? flat.width / 2) + right;
+  const centre = connected.length ? portX(OUT) : width / 2;
+  let y = connected.length ? flat.height - up + (alone.length ? GAP : 0) : BELOW_HEADER / 2;
   for (const name of alone) {
     const size = sizes.get(name) ?? { width: 0, height: 0 };
-    flat.spots.set(name, { x: Math.max(0, Math.min(widest - size.width, centre - size.width / 2)), y });
+    spots.set(name, { x: Math.max(0, Math.min(width - size.width, centre - size.width / 2)), y });
     y += size.height + GAP;
   }
-  return { ...flat, width: widest, height: alone.length ? y - GAP : flat.height, inX: centre, outX: flat.outX + shift };
-}
-
-function dagreFlat(names: string[], sizes: Map<string, { width: number; height: number }>, edges: ScopeEdge[], joined: Set<string>): Flat {
-  if (!names.length) return { width: 0, height: 0, inX: 0, outX: 0, spots: new Map(), paths: [] };
-  const graph = new DagreGraph();
-  graph.setGraph({ rankdir: "TB", nodesep: 12, edgesep: 12, ranksep: GAP, marginx: 0, marginy: 0 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  for (const name of names) graph.setNode(name, { ...(sizes.get(name) ?? { width: 0, height: 0 }) });
-  for (const port of [IN, OUT]) if (joined.has(port)) graph.setNode(port, { width: 1, height: 0 });
-  for (const { from, to } of edges) if (from !== to) graph.setEdge(from, to, { weight: 1, minlen: 1 });
-  dagreLayout(graph);
-
-  // dagre gives the middle of each rank; a tall box in a rank must not be cut by an edge that passes beside it.
-  const ranks = new Map<number, number>();
-  for (const name of graph.nodes()) {
-    const { y = 0, height = 0 } = graph.node(name) as { y?: number; height?: number };
-    ranks.set(Math.round(y), Math.max(ranks.get(Math.round(y)) ?? 0, height / 2));
-  }
-  const firstY = joined.has(IN) ? GAP - BELOW_HEADER : 0;
-  const spots = new Map<string, Point>();
-  for (const name of names) {
-    const { x = 0, y = 0, width, height } = graph.node(name) as { x?: number; y?: number; width: number; height: number };
-    spots.set(name, { x: x - width / 2, y: y - height / 2 - firstY });
-  }
-  const paths = edges
-    .filter(({ from, to }) => from !== to)
-    .map((edge) => {
-      const bends = (graph.edge(edge.from, edge.to) as { points: Point[] }).points.slice(1, -1);
-      const from = graph.node(edge.from) as { x: number; y: number; height: number };
-      const to = graph.node(edge.to) as { x: number; y: number; height: number };
-      const forward = from.y <= to.y;
-      const start = { x: from.x, y: from.y + ((forward ? 1 : -1) * from.height) / 2 };
-      const end = { x: to.x, y: to.y - ((forward ? 1 : -1) * to.height) / 2 };
-      const passes = bends.flatMap(({ x, y }) => {
-        const half = ranks.get(Math.round(y));
-        return half ? [{ x, y: y - (forward ? half : -half) }, { x, y: y + (forward ? half : -half) }] : [];
-      });
-      const points = [start, ...passes, end].map(({ x, y }) => ({ x, y: Math.max(0, y - firstY) }));
-      return { edge, points, skip: passes.length > 0 };
-    });
-  const bounds = extent(names, spots, sizes, paths.flatMap(({ points }) => points));
-  for (const spot of spots.values()) spot.x -= bounds.left;
-  for (const { points } of paths) for (const point of points) point.x -= bounds.left;
-  const portX = (port: string): number => (joined.has(port) ? (graph.node(port) as { x: number }).x - bounds.left : bounds.width / 2);
-  return { width: bounds.width, height: bounds.bottom, inX: portX(IN), outX: portX(OUT), spots, paths };
-}
-
-/** One below the other in the given order; edges that skip a node pass on the right. */
-function stackFlat(names: string[], sizes: Map<string, { width: number; height: number }>, edges: ScopeEdge[]): Flat {
-  const widest = Math.max(...names.map((name) => sizes.get(name)?.width ?? 0));
-  const spots = new Map<string, Point>();
-  let y = BELOW_HEADER;
-  for (const name of names) {
-    const size = sizes.get(name) ?? { width: 0, height: 0 };
-    spots.set(name, { x: (widest - size.width) / 2, y });
-    y += size.height + GAP;
-  }
-  const centre = widest / 2;
-  const order = new Map(names.map((name, at) => [name, at]));
-  order.set(IN, -1).set(OUT, names.length);
-  const top = (name: string): number => (name === OUT ? y : spots.get(name)?.y ?? 0);
-  const bottom = (name: string): number => (name === IN ? 0 : (spots.get(name)?.y ?? 0) + (sizes.get(name)?.height ?? 0));
-  const paths = edges.map((edge) => {
-    const apart = (order.get(edge.to) ?? 0) - (order.get(edge.from) ?? 0);
-    const start = { x: centre, y: bottom(edge.from) };
-    const end = { x: centre, y: top(edge.to) };
-    if (apart === 1) return { edge, points: [start, end], skip: false };
-    const lane = widest + 8 + 6 * (Math.abs(apart) % 5);
-    return { edge, points: [start, { x: lane, y: start.y + GAP }, { x: lane, y: end.y - GAP }, end], skip: true };
-  });
-  const width = paths.some(({ skip }) => skip) ? widest + 36 : widest;
-  return { width, height: y - GAP, inX: centre, outX: centre, spots, paths };
-}
-
-function extent(
-  names: string[],
-  spots: Map<string, Point>,
-  sizes: Map<string, { width: number; height: number }>,
-  points: Point[],
-): { left: number; width: number; bottom: number } {
-  let left = Infinity;
-  let right = -Infinity;
-  let bottom = 0;
-  for (const name of names) {
-    const spot = spots.get(name);
-    const size = sizes.get(name);
-    if (!spot || !size) continue;
-    left = Math.min(left, spot.x);
-    right = Math.max(right, spot.x + size.width);
-    bottom = Math.max(bottom, spot.y + size.height);
-  }
-  for (const { x, y } of points) {
-    left = Math.min(left, x - 4);
-    right = Math.max(right, x + 4);
-    bottom = Math.max(bottom, y);
-  }
-  return { left, width: right - left, bottom };
+  return { leaves: joined.has(OUT) && !alone.length, width, height: alone.length ? y - GAP : flat.height - up, inX: portX(IN), outX: portX(OUT), spots, paths };
 }
 
 /** The right-hand text of a node. */

@@ -1,10 +1,10 @@
 // The graph pane: head with zoom, filter, drawing, legend.
 
-import { debounce, h, setText, svg, type Part } from "../lib/dom";
+import { debounce, focusedNear, h, setText, svg, type Part } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { GraphNode } from "../lib/protocol";
 import type { Root } from "../lib/root";
-import { drawGraph, type Marks } from "./draw";
+import { drawGraph, MARGIN, pictureSize, type Marks } from "./draw";
 import { matches } from "./filter";
 import { InfoCard } from "./info";
 import { layoutGraph } from "./layout";
@@ -60,14 +60,15 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   const foundNodes = (): GraphNode[] => matches(tree.graph.nodes, search.value);
 
   const draw = (): void => {
-    const hadFocus = viewport.content.contains(document.activeElement);
+    const hadFocus = viewport.content.contains(focusedNear(viewport.content));
     const watching = watched();
     const names = search.value.trim() ? new Set(foundNodes().map(({ name }) => name)) : null;
     const marks: Marks = { watched: watching, found: names, foundInside: counts(names ?? []), watchedInside: counts(watching) };
-    const { picture, buttons, width, height } = drawGraph(layoutGraph(tree, expanded), tree, marks);
+    const placed = layoutGraph(tree, expanded);
+    const { picture, buttons } = drawGraph(placed, tree, marks);
     viewport.content.replaceChildren(picture, ...buttons);
     viewport.content.classList.toggle("filtered", names !== null);
-    viewport.setSize(width, height);
+    viewport.setSize(pictureSize(placed), placed.inX + MARGIN);
     notice.hidden = tree.graph.traced || !tree.graph.nodes.length;
     drawFound(names, watching);
     const entry = buttonOf(focused) ?? viewport.content.querySelector<HTMLElement>(".gn");

@@ -14,6 +14,8 @@ export class Viewport {
   private width = 1;
   private height = 1;
   private scale = 1;
+  /** Where the main chain runs; null before the first picture. */
+  private chain: number | null = null;
   /** True once the user has chosen a scale: a new layout then keeps it. */
   private chosen = false;
 
@@ -25,16 +27,20 @@ export class Viewport {
   }
 
   /** Takes a new picture. At first it is scaled to the width, but never so far that names cannot be read. */
-  setSize(width: number, height: number): void {
+  setSize({ width, height }: { width: number; height: number }, chain: number): void {
+    const first = this.chain === null;
     this.width = width;
     this.height = height;
+    this.chain = chain;
     if (!this.chosen) this.scale = this.readableScale();
     this.apply();
+    if (first) this.centre();
   }
 
   resized(): void {
     if (!this.chosen) this.scale = this.readableScale();
     this.apply();
+    if (!this.chosen) this.centre();
   }
 
   /** All of the graph at once; pressed again, back to a size that can be read. */
@@ -59,7 +65,12 @@ export class Viewport {
 
   private readableScale(): number {
     const room = this.element.clientWidth;
-    return room ? Math.max(0.8, Math.min(1, room / this.width)) : 1;
+    return room ? Math.max(0.9, Math.min(1, room / this.width)) : 1;
+  }
+
+  /** A graph that is wider than the pane shows its main chain. */
+  private centre(): void {
+    this.element.scrollLeft = (this.chain ?? 0) * this.scale - this.element.clientWidth / 2;
   }
 
   private zoomAt(factor: number, x: number, y: number): void {

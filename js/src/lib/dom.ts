@@ -40,6 +40,12 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** The element with the focus, in the document or the shadow tree that `element` lives in. */
+export function focusedNear(element: Node): Element | null {
+  const root = element.getRootNode();
+  return root instanceof Document || root instanceof ShadowRoot ? root.activeElement : null;
+}
+
 /** True where keys belong to what the user is typing or choosing. */
 export function isField(target: EventTarget | null): boolean {
   return target instanceof HTMLElement && target.closest("input, select, textarea, [contenteditable]") !== null;
@@ -63,7 +69,7 @@ export async function copyText(text: string, near: HTMLElement): Promise<boolean
     return true;
   } catch {
     const area = h("textarea", { style: "position:absolute;opacity:0;height:0" });
-    const focused = document.activeElement;
+    const focused = focusedNear(near);
     area.value = text;
     near.append(area);
     area.select();

@@ -32,7 +32,7 @@ export function formatCount(value: number): string {
 export function formatBytes(bytes: number): string {
   if (bytes < 1000) return `${bytes} B`;
   for (const [unit, size] of [["kB", 1e3], ["MB", 1e6]] as const) {
-    if (bytes < size * 1000) return `${(bytes / size).toFixed(bytes < size * 10 ? 1 : 0)} ${unit}`;
+    if (bytes < size * 1000) return `${(bytes / size).toFixed(bytes < size * 100 ? 1 : 0)} ${unit}`;
   }
   return `${(bytes / 1e9).toFixed(1)} GB`;
 }

@@ -1,7 +1,8 @@
 // A panel that opens under a button: it closes on Escape, on a second press, and when the pointer goes down
-// elsewhere. It is not modal, and only one is open at a time in a widget.
+// elsewhere. It is not modal, and only one is open at a time in a widget. With `opens` false something else
+// opens it, and the button only takes the focus back.
 
-import { h, type Cleanup } from "./dom";
+import { focusedNear, h, type Cleanup } from "./dom";
 
 export interface Popover {
   panel: HTMLElement;
@@ -10,7 +11,7 @@ export interface Popover {
   close(): void;
 }
 
-export function popover(button: HTMLElement, panel: HTMLElement, cleanup: Cleanup, opened?: () => void): Popover {
+export function popover(button: HTMLElement, panel: HTMLElement, cleanup: Cleanup, opens = true): Popover {
   panel.dataset.popover = "";
   panel.hidden = true;
   button.setAttribute("aria-expanded", "false");
@@ -24,12 +25,11 @@ export function popover(button: HTMLElement, panel: HTMLElement, cleanup: Cleanu
     for (const other of panel.closest(".app")?.querySelectorAll("[data-popover]:not([hidden])") ?? []) other.dispatchEvent(new CustomEvent("dismiss"));
     panel.hidden = false;
     button.setAttribute("aria-expanded", "true");
-    opened?.();
     panel.querySelector<HTMLElement>("[role=menuitem], select, input, button")?.focus({ preventScroll: true });
   };
   panel.addEventListener("dismiss", () => close());
   const toggle = (): void => (panel.hidden ? open() : close());
-  button.addEventListener("click", toggle);
+  if (opens) button.addEventListener("click", toggle);
   cleanup.listen(document, "pointerdown", (event: PointerEvent) => {
     const path = event.composedPath();
     if (!path.includes(panel) && !path.includes(button)) close(false);
@@ -44,7 +44,7 @@ export function menu(label: string, items: (HTMLElement | "rule")[]): HTMLElemen
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (!step) return;
     const buttons = [...element.querySelectorAll<HTMLButtonElement>("[role=menuitem]:not(:disabled)")];
-    const at = buttons.indexOf(document.activeElement as HTMLButtonElement);
+    const at = buttons.indexOf(focusedNear(element) as HTMLButtonElement);
     buttons[(at + step + buttons.length) % buttons.length]?.focus();
     event.preventDefault();
   });

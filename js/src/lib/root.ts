@@ -2,7 +2,7 @@
 
 import baseCss from "../css/base.css";
 import { Channel, type AnyModel } from "./channel";
-import { Cleanup, h, isField, setText, type Part } from "./dom";
+import { Cleanup, focusedNear, h, isField, setText, type Part } from "./dom";
 import { icon } from "./icons";
 import { commandOf, Commands, keyList } from "./keys";
 import { onThemeChange, themeOf, type Theme } from "./theme";
@@ -57,6 +57,15 @@ export class Root {
     const close = h("button", { type: "button", class: "ib s", "aria-label": "Dismiss the error", onclick: () => (this.errorLine.hidden = true) }, icon("close", 14));
     this.errorLine.replaceChildren(icon("warn", 14), h("span", {}, message), close);
     this.errorLine.hidden = false;
+  }
+
+  /** Runs `change`; if that disables or removes what has the focus, the frame takes it, so that keys still work. */
+  keepFocus(change: () => void): void {
+    const before = focusedNear(this.element);
+    const inside = before !== null && this.element.contains(before);
+    change();
+    if (!inside) return;
+    if (!before.isConnected || (before instanceof HTMLButtonElement && before.disabled)) this.element.focus({ preventScroll: true });
   }
 
   private adoptStyles(styles: string[]): void {
@@ -121,12 +130,13 @@ export class Root {
       popover.dispatchEvent(new CustomEvent("dismiss"));
       return true;
     }
-    if (isField(document.activeElement) && this.element.contains(document.activeElement)) {
+    const focused = focusedNear(this.element);
+    if (isField(focused)) {
       this.element.focus({ preventScroll: true });
       return true;
     }
     const notebook = this.element.closest<HTMLElement>(".jp-Notebook");
-    (document.activeElement as HTMLElement | null)?.blur();
+    if (focused instanceof HTMLElement) focused.blur();
     notebook?.focus({ preventScroll: true });
     return true;
   }

@@ -55,6 +55,7 @@ export class LayerCard {
   private readonly next: HTMLButtonElement;
   private readonly slice = h("input", { type: "range", min: 0, value: 0 });
   private readonly sliceText = h("span", { class: "num" });
+  private readonly about = h("span", { class: "mono" });
   private readonly sliceRow: HTMLElement;
   private readonly tools: HTMLElement;
   private readonly dock = h("div", { class: "dock" });
@@ -72,7 +73,7 @@ export class LayerCard {
     this.previous = pager("left", "Previous channels", -1);
     this.next = pager("right", "Next channels", 1);
     this.sliceRow = h("label", { class: "slice", hidden: true }, "slice", this.slice, this.sliceText);
-    this.tools = h("div", { class: "ct" }, this.sliceRow, h("div", { class: "rng" }, this.range, this.previous, this.next));
+    this.tools = h("div", { class: "ct" }, this.about, this.sliceRow, h("div", { class: "rng" }, this.range, this.previous, this.next));
     this.sections = KINDS.map(
       (kind) =>
         new Section(kind, {
@@ -216,22 +217,24 @@ export class LayerCard {
   }
 
   private page(by: number): void {
-    const { page } = this.paging();
-    this.scroll(Math.max(0, this.scrollTop + by * page));
+    const { page, last, pitch } = this.paging();
+    const rows = Math.round((this.scrollTop + by * page) / pitch);
+    this.scroll(Math.max(0, Math.min(last, rows * pitch)));
   }
 
   /** Height of a page of channels, and which of them are on screen. */
-  private paging(): { page: number; first: number; count: number; last: number } {
+  private paging(): { page: number; pitch: number; first: number; count: number; last: number } {
     const { strip } = this;
-    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return { page: 0, first: 0, count: this.channels, last: 0 };
+    const whole = { page: 0, pitch: 1, first: 0, count: this.channels, last: 0 };
+    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return whole;
     if (strip.layout === "bar") {
       const { columns, rows, pitch, chart } = planBar(this.channels, this.width);
-      if (chart) return { page: 0, first: 0, count: this.channels, last: 0 };
-      return { page: CELL_ROWS * pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
+      if (chart) return whole;
+      return { page: CELL_ROWS * pitch, pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
     }
     const plan = planTiles(strip.layout, strip.tile, this.channels, this.width, devicePixelRatio);
     const first = Math.round(this.scrollTop / plan.pitch) * plan.columns;
-    return { page: plan.viewRows * plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
+    return { page: plan.viewRows * plan.pitch, pitch: plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
   }
 
   private select(channel: number): void {
@@ -270,6 +273,7 @@ export class LayerCard {
       if (cursor?.kind === section.kind) this.text = text;
       if (text) parts.push(section.kind === "gradients" && parts.length ? text.replace(/^.*?(?=[=\u2248])/, "grad ") : text);
     }
+    if (!parts.length) parts.push("", "point at a value");
     this.dock.replaceChildren(...parts.map((part, i) => h("span", { class: i ? "mut" : "" }, part)));
   }
 
@@ -300,6 +304,7 @@ export class LayerCard {
   private drawTools(): void {
     const { strip } = this;
     const depth = strip?.depth ?? 0;
+    setText(this.about, strip ? [strip.axes, strip.dtype].filter(Boolean).join(" \u00b7 ") : "");
     this.sliceRow.hidden = depth < 2;
     this.slice.max = String(Math.max(0, depth - 1));
     this.slice.value = String(this.depth);

@@ -1,6 +1,6 @@
 // The bar over the cards: which sample, and how its values are shown.
 
-import { h, setText } from "../lib/dom";
+import { focusedNear, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Transform } from "../lib/protocol";
 import type { Display } from "./card";
@@ -68,7 +68,7 @@ export class DisplayBar {
     this.previous.disabled = this.display.sample <= 0;
     this.next.disabled = this.display.sample >= samples - 1;
     setText(this.of, samples ? `of ${samples}` : "");
-    if (document.activeElement !== this.sample) this.sample.value = String(this.display.sample);
+    if (focusedNear(this.sample) !== this.sample) this.sample.value = String(this.display.sample);
   }
 
   private choose(sample: number): void {

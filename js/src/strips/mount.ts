@@ -1,7 +1,7 @@
 // The cards of a view: which layers they show, what of them is on screen and therefore wanted, and drawing
 // what comes back once a frame.
 
-import { debounce, h, type Part } from "../lib/dom";
+import { debounce, focusedNear, h, type Part } from "../lib/dom";
 import { bytesOf, splitBuffers } from "../lib/pixels";
 import type { Strips } from "../lib/protocol";
 import type { Root } from "../lib/root";
@@ -106,7 +106,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
       onScreen.unobserve(card.element);
       sizes.unobserve(card.element);
       byElement.delete(card.element);
-      card.element.remove();
+      root.keepFocus(() => card.element.remove());
       cards.delete(layer);
     }
     layers.forEach((layer, place) => {
@@ -166,7 +166,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
 
   const move = (by: number): void => {
     const all = [...cards.values()].map(({ element }) => element);
-    const at = all.findIndex((element) => element.contains(document.activeElement));
+    const at = all.findIndex((element) => element.contains(focusedNear(element)));
     const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? 0 : at + by))];
     next?.focus({ preventScroll: true });
     next?.scrollIntoView({ block: "nearest" });

@@ -76,19 +76,22 @@ export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, c
   context.strokeStyle = context.fillStyle = ink.line;
   context.lineWidth = ratio;
   context.beginPath();
-  let open = false;
+  let before: [number, number] | null = null;
   for (let column = 0; column < columns; column++) {
     const low = codes[column] ?? NAN;
     const high = rows > 1 ? codes[columns + column] ?? NAN : low;
     if (low < 3 || high < 3) {
-      open = false;
+      before = null;
       continue;
     }
     if (rows > 1) {
-      context.fillRect(Math.floor(x(column)), Math.min(y(high), y(low)), Math.max(1, ratio), Math.max(1, Math.abs(y(low) - y(high))));
-    } else if (open) context.lineTo(x(column), y(low));
+      // A column reaches to the one before, so that a steep line is not dashed.
+      const bottom = y(before ? Math.min(low, before[1]) : low);
+      const top = y(before ? Math.max(high, before[0]) : high);
+      context.fillRect(Math.floor(x(column)), top - ratio / 2, Math.max(1, ratio), Math.max(ratio, bottom - top + ratio / 2));
+    } else if (before) context.lineTo(x(column), y(low));
     else context.moveTo(x(column), y(low));
-    open = true;
+    before = [low, high];
   }
   if (rows === 1) {
     if (columns === 1) context.fillRect(0, y(codes[0] ?? ZERO), width, ratio);

@@ -52,13 +52,15 @@ export function tileSize(layout: Layout, tile: Pair, width: number, ratio: numbe
 export function planTiles(layout: Layout, tile: Pair, channels: number, width: number, ratio: number): Plan {
   const size = tileSize(layout, tile, width, ratio);
   if (layout === "tokens") {
-    return { ...size, columns: 1, rows: 1, cell: size.width, gap: 0, pitch: size.height + CAPTION + ROW_GAP, viewRows: 1, channels: 1 };
+    return { ...size, columns: 1, rows: 1, cell: size.width, gap: 0, pitch: size.height + ROW_GAP, viewRows: 1, channels: 1 };
   }
   const digits = String(Math.max(0, channels - 1)).length;
   const caption = Math.ceil((digits + " dead".length) * CHARACTER + TRIANGLE);
   const cell = Math.ceil(Math.max(size.width, layout === "lines" ? 0 : caption));
-  const columns = Math.max(1, Math.min(channels, Math.floor((width + COLUMN_GAP) / (cell + COLUMN_GAP))));
-  const rows = Math.ceil(channels / columns);
+  const fitting = Math.max(1, Math.min(channels, Math.floor((width + COLUMN_GAP) / (cell + COLUMN_GAP))));
+  const rows = Math.max(1, Math.ceil(channels / fitting));
+  // The last row is not left with a tile or two: 16 tiles are two rows of eight, not fifteen and one.
+  const columns = Math.max(1, Math.ceil(channels / rows));
   // Four tiles in a row are few, so a narrow card shows four rows; a page holds about as much either way.
   const most = columns <= 5 ? 4 : 2;
   const gap = columns > 1 ? Math.min(WIDEST_GAP, Math.floor((width - columns * cell) / (columns - 1))) : 0;

@@ -45,6 +45,7 @@ export class Section {
   private readonly grid: TileGrid;
   private readonly bars: Bars;
   private readonly magnifier: Magnifier;
+  private readonly head: HTMLElement;
   private readonly main: HTMLElement;
   readonly element: HTMLElement;
   private picture: SectionPicture | null = null;
@@ -57,10 +58,11 @@ export class Section {
     this.grid = new TileGrid(events);
     this.bars = new Bars(events);
     this.magnifier = new Magnifier((spot) => events.hoverFine(spot));
+    this.head = h("div", { class: "sh" }, h("h4", {}, this.title), this.bad, this.readout, this.legend);
     this.main = h(
       "div",
       { class: "secmain" },
-      h("div", { class: "sh" }, h("h4", {}, this.title), this.bad, this.readout, this.legend),
+      this.head,
       this.missing,
       this.number,
       this.grid.element,
@@ -176,6 +178,7 @@ export class Section {
     this.only(this.bars.element);
     const { strip, look, ratio, codes, ink, average } = picture;
     const plan = planBar(average ? 1 : strip.channels, width);
+    this.headOver(plan.width);
     this.bars.show({ plan, strip, title: this.title, look, ratio, codes, colors: { zero: ink.zero, ring: ink.line } });
   }
 
@@ -183,10 +186,16 @@ export class Section {
     this.only(this.grid.element);
     const { strip, look, ink, ratio, selected, average, exact } = picture;
     const plan = planTiles(strip.layout, strip.tile, average ? 1 : strip.channels, width, ratio);
+    this.headOver(plan.columns * (plan.cell + plan.gap) - plan.gap);
     this.grid.show({ plan, strip, title: this.title, average, look, ink, ratio, selected, codesOf: this.codesOf });
     if (selected === null) return this.magnifier.show(null);
     const label = strip.layout === "tokens" ? "all" : average ? "mean" : `ch ${selected}`;
     this.magnifier.show({ strip, channel: selected, title: this.title, label, look, ink, ratio, values: exact, codes: this.codesOf(selected) });
+  }
+
+  /** The scale stands over the end of its strip, where that is wide enough for the read-out as well. */
+  private headOver(width: number): void {
+    this.head.style.maxWidth = `${Math.max(480, width)}px`;
   }
 
   /** Shows one of the bodies and hides the others. */

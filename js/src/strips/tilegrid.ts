@@ -157,6 +157,7 @@ export class TileGrid {
     tile.button.classList.toggle("dead", dead);
     const name = strip.layout === "tokens" ? "" : average ? "mean" : String(channel);
     tile.caption.replaceChildren(...(dead ? [icon("triangle", 8), `${name} dead`] : [name]));
+    tile.caption.hidden = strip.layout === "tokens";
     tile.caption.firstElementChild?.classList.add("tri");
     const what = strip.layout === "tokens" ? "all values" : average ? "mean over channels" : `channel ${channel}`;
     tile.button.setAttribute("aria-label", `${title.toLowerCase()} ${what}${dead ? ", dead" : ""}`);
@@ -213,7 +214,7 @@ export class TileGrid {
     const top = row * plan.pitch;
     const { scrollTop, clientHeight } = this.element;
     if (top < scrollTop) this.element.scrollTop = top;
-    else if (top + plan.pitch > scrollTop + clientHeight + 4) this.element.scrollTop = top + plan.pitch - clientHeight - 4;
+    else if (top + plan.pitch > scrollTop + clientHeight) this.element.scrollTop = (row - plan.viewRows + 1) * plan.pitch;
   }
 
   private setCurrent(channel: number): void {

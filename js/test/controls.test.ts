@@ -1,0 +1,43 @@
+import { describe, expect, it } from "vitest";
+import { allowed, bannerText, nextPosition, pillOf, progressBars } from "../src/controls/labels";
+import type { State } from "../src/lib/protocol";
+
+const position = { phase: "train", epoch: 2, batch_idx: 136, batches: 203, epochs: 10 };
+const state = { status: "paused", detail: "", position, shown: position } as State;
+
+describe("what the controls allow", () => {
+  it("follows the status", () => {
+    expect(allowed("paused", "live")).toEqual({ step: true, run: true, stop: false, refresh: true, settings: true });
+    expect(allowed("running", "live")).toMatchObject({ step: false, run: false, stop: true, refresh: true });
+    for (const status of ["waiting", "finished", "failed"] as const) expect(allowed(status, "live")).toMatchObject({ step: false, run: false, stop: false, refresh: false });
+    expect(allowed("closed", "live").settings).toBe(false);
+  });
+  it("is nothing without a kernel", () => {
+    for (const link of ["gone", "lost", "none"] as const) expect(Object.values(allowed("paused", link))).not.toContain(true);
+  });
+});
+
+it("the pill says that the kernel is gone before anything else", () => {
+  expect(pillOf("running", "gone")).toMatchObject({ text: "kernel gone", hollow: true });
+  expect(pillOf("running", "none").text).toBe("saved picture");
+  expect(pillOf("running", "unknown").text).toBe("running");
+});
+
+it("a banner explains what the user did not choose", () => {
+  expect(bannerText(state, "live")).toBe("");
+  expect(bannerText(state, "gone")).toMatch(/^Kernel gone. The view is frozen at epoch 3, train, batch 137;/);
+  expect(bannerText(state, "none")).toMatch(/^Saved picture, no kernel/);
+  expect(bannerText({ ...state, status: "closed", detail: "Replaced." }, "live")).toBe("Replaced.");
+});
+
+it("progress has no share while the total is unknown", () => {
+  const { epoch, run } = progressBars({ epoch_done: 5, epoch_total: null, epoch_left_s: null, run_done: 50, run_total: 100, run_left_s: 61, batch_s: 1 });
+  expect(epoch).toEqual({ label: "epoch", share: null, count: "5 batches", left: "" });
+  expect(run).toEqual({ label: "run", share: 0.5, count: "50/100", left: "1 min 1 s left" });
+});
+
+it("run until starts at the next batch", () => {
+  expect(nextPosition(position)).toEqual({ epoch: 3, batch: 138 });
+  expect(nextPosition({ ...position, batch_idx: 202 })).toEqual({ epoch: 4, batch: 1 });
+  expect(nextPosition(null)).toEqual({ epoch: 1, batch: 1 });
+});
