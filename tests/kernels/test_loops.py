@@ -1,4 +1,4 @@
-"""Training loops in a kernel: on the main thread in a cell, and in a worker; clicks and interrupts reach both."""
+"""Training loops in a kernel, on its main thread and in a worker: clicks and interrupts reach both."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_start_cell_again_ends_the_earlier_session(kernel: Kernel) -> None:
     again = """
 import threading
 session = nansense_widgets.start(model, optimizer=optimizer)
-print(earlier.status, threading.active_count(), [t.name for t in threading.enumerate() if 'training' in t.name])
+print(earlier.status, [t.name for t in threading.enumerate() if 'training' in t.name])
 """
     text = kernel.execute(again).text
     assert "closed" in text

@@ -288,8 +288,9 @@ def test_an_exception_in_the_loop_is_kept_with_its_line_and_batch() -> None:
         session.result  # noqa: B018  a property that raises
     assert session.snapshot is not None  # the last state stays to be looked at
     # A mended loop on the same session begins anew.
+    pauses = session.pause_count
     session.launch(lambda: [None for _ in session.batches(data, phase="train")])
-    assert session.wait_until_paused(after_pauses=session.pause_count, timeout=TIMEOUT_S)
+    assert session.wait_until_paused(after_pauses=pauses, timeout=TIMEOUT_S)
     assert session.failure is None
     assert driver.live == ("train", 0, 0)
     driver.finish()
@@ -304,8 +305,9 @@ def test_close_ends_the_worker_at_its_next_batch_and_leaves_no_hook() -> None:
     session.close()
     assert session.status.word == "closed"
     assert session.status.detail == "closed by session.close()"
-    assert len(torch.nn.modules.module._global_forward_hooks) == 0
-    assert len(torch.nn.modules.module._global_forward_pre_hooks) == 0
+    hooks = torch.nn.modules.module
+    assert len(hooks._global_forward_hooks) == 0  # noqa: SLF001  there is no public way to count them
+    assert len(hooks._global_forward_pre_hooks) == 0  # noqa: SLF001
     assert threading.active_count() == before
     assert session.wait_until_paused(timeout=0.1) is False
     with pytest.raises(SessionStateError, match="has no result"):
