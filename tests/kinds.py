@@ -430,7 +430,7 @@ def encoder_decoder_transformer() -> Program:
             return self.head(self.transformer(src=self.embed(source), tgt=self.embed(target)))
 
     return language(
-        Seq2Seq(), lambda model, ids: F.cross_entropy(model(ids, target=ids).flatten(0, 1), ids.flatten())
+        Seq2Seq(), lambda model, ids: F.cross_entropy(model(ids, target=ids.clone()).flatten(0, 1), ids.flatten())
     )
 
 

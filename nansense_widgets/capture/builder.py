@@ -69,7 +69,10 @@ class ArchitectureBuilder:
     def _build(self, version: int) -> Architecture:
         nodes: dict[str, ArchitectureNode] = {}
         for name in self._inputs:
-            nodes[name] = self._input(name)
+            # Flags and optional tensors that no call has given are no layers; before the first call
+            # nobody can tell.
+            if name in self._ran or not self._traced:
+                nodes[name] = self._input(name)
         for node in self._order:
             if isinstance(node, OpKey):
                 nodes[self._name(node)] = self._op(node)
@@ -101,7 +104,6 @@ class ArchitectureBuilder:
             output_shapes=ran.shapes if ran else (),
             calls=ran.calls if ran else 0,
             ran=ran is not None,
-            note="" if ran or not self._traced else "not given as a tensor",
         )
 
     def _op(self, key: OpKey) -> ArchitectureNode:

@@ -196,6 +196,8 @@ class _Capture:
 
     def _why_missing(self, name: str) -> str:
         node = self._builder.architecture.nodes.get(name)
+        if node is None and name in self._builder.index.inputs:
+            return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
         if not node.ran:

@@ -1,0 +1,1 @@
+"""Measures the table of numbers that the design holds; run with `make bench`."""

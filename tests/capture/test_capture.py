@@ -1,0 +1,338 @@
+"""What is shown is what ran: values, gradients, weights and reasons, against independent computations."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from nansense_widgets import BatchPosition, BatchSnapshot
+from nansense_widgets.capture.engine import CaptureEngine
+from tests import kinds
+
+
+def capture(
+    model: nn.Module,
+    step: Callable[[], Any],
+    watch: Sequence[str] = ("*",),
+    optimizers: Sequence[torch.optim.Optimizer] = (),
+    batches: int = 1,
+) -> tuple[CaptureEngine, BatchSnapshot]:
+    """Run `step` as `batches` captured batches; ops are known, and watched, from the second one on."""
+    engine = CaptureEngine(model, list(optimizers), lambda snapshot: None)
+    for index in range(batches):
+        engine.watch([name for pattern in watch for name in engine.architecture.select(pattern) or [pattern]])
+        position = BatchPosition("train", 0, index)
+        engine.begin(position, pauses=True)
+        step()
+        engine.end(position, complete=True)
+        assert engine.error == ""
+    assert engine.snapshot is not None
+    return engine, engine.snapshot
+
+
+def test_value_before_an_op_in_place_is_the_one_that_was_there() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
+    reference = copy.deepcopy(model)
+    x = torch.randn(1, 3, 5, 5)
+    weight = torch.randn(1, 4, 3, 3)
+    _, snapshot = capture(model, lambda: (model(x) * weight).sum().backward())
+
+    conv = reference[0](x).detach().requires_grad_()
+    norm = reference[1](conv)
+    norm.retain_grad()
+    relu = torch.relu(norm)
+    (relu * weight).sum().backward()
+    assert torch.equal(snapshot.activations["0"], conv)
+    assert torch.equal(snapshot.activations["1"], norm)
+    assert (snapshot.activations["1"] < 0).any()
+    assert torch.equal(snapshot.activations["2"], relu)
+    assert torch.equal(snapshot.activation_gradients["0"], conv.grad)
+    assert torch.equal(snapshot.activation_gradients["1"], norm.grad)
+    assert torch.equal(snapshot.activation_gradients["2"], weight)
+
+
+def test_residual_sum_in_place_keeps_both_values() -> None:
+    torch.manual_seed(0)
+    model = kinds.Residual(2, inplace=True)
+    reference = copy.deepcopy(model)
+    x = torch.randn(2, 2, 4, 4)
+    _, snapshot = capture(model, lambda: model(x).square().sum().backward(), batches=1)
+    y = reference.relu(reference.bn1(reference.conv1(x)))
+    before = reference.bn2(reference.conv2(y))
+    assert torch.equal(snapshot.activations["bn2"], before)
+    engine, snapshot = capture(model, lambda: model(x).square().sum().backward(), batches=2)
+    assert "add_" in engine.architecture.nodes
+    total = snapshot.activations["add_"]
+    assert torch.allclose(total, snapshot.activations["bn2"] + x)
+    relu_calls = snapshot.layers["relu"]
+    assert [call.call for call in relu_calls] == [1, 2]
+    assert torch.equal(relu_calls[1].leaves[0].activation, total.relu())  # type: ignore[arg-type]
+
+
+def test_snapshot_does_not_change_with_what_it_was_taken_from() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    x = torch.ones(1, 3)
+
+    def step() -> None:
+        model(x).sum().backward()
+        optimizer.step()
+
+    _, snapshot = capture(model, step, optimizers=[optimizer])
+    kept = {name: tensor.clone() for name, tensor in snapshot.weights.items()}
+    value = snapshot.activations["linear"].clone()
+    step()
+    x.zero_()
+    assert all(torch.equal(snapshot.weights[name], kept[name]) for name in kept)
+    assert torch.equal(snapshot.activations["linear"], value)
+
+
+@pytest.mark.parametrize("set_to_none", [True, False])
+def test_gradients_survive_zero_grad_after_the_step(set_to_none: bool) -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(3, 4)
+
+    def step() -> None:
+        model(x).square().sum().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=set_to_none)
+
+    expected = torch.autograd.grad(model(x).square().sum(), list(model.parameters()))
+    for optimizers in ([optimizer], []):
+        before = copy.deepcopy(model.state_dict())
+        _, snapshot = capture(model, step, optimizers=optimizers)
+        model.load_state_dict(before)
+        assert torch.equal(snapshot.weight_gradients["weight"], expected[0])
+        assert torch.equal(snapshot.weight_gradients["bias"], expected[1])
+
+
+def test_gradients_are_those_after_clipping_and_accumulate_over_batches() -> None:
+    model = nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    x = torch.randn(3, 4)
+
+    def clipped() -> None:
+        optimizer.zero_grad()
+        model(x).square().sum().backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+        optimizer.step()
+
+    _, snapshot = capture(model, clipped, optimizers=[optimizer])
+    norm = torch.stack([g.norm() for g in snapshot.weight_gradients.values()]).norm()
+    assert norm == pytest.approx(0.01, rel=1e-3)
+
+    model.zero_grad()
+    _, snapshot = capture(model, lambda: model(x).sum().backward(), optimizers=[optimizer], batches=3)
+    once = torch.autograd.grad(model(x).sum(), model.weight)[0]
+    assert torch.allclose(snapshot.weight_gradients["weight"], 3 * once)
+
+
+def test_optimizer_state_of_two_optimizers() -> None:
+    model = nn.ModuleDict({"g": nn.Linear(2, 2), "d": nn.Linear(2, 1)})
+    for_g = torch.optim.Adam(model["g"].parameters(), lr=0.01)
+    for_d = torch.optim.SGD(model["d"].parameters(), lr=0.5, momentum=0.9)
+
+    def step() -> None:
+        for optimizer in (for_g, for_d):
+            optimizer.zero_grad()
+            model["d"](model["g"](torch.ones(1, 2))).sum().backward()
+            optimizer.step()
+
+    _, snapshot = capture(model, step, optimizers=[for_g, for_d])
+    assert set(snapshot.optimizer_state["g.weight"]) == {"step", "exp_avg", "exp_avg_sq"}
+    assert snapshot.optimizer_state["g.weight"]["step"].ndim == 0
+    assert set(snapshot.optimizer_state["d.weight"]) == {"momentum_buffer"}
+    assert snapshot.optimizer_hyperparams["g.weight"]["lr"] == 0.01
+    assert snapshot.optimizer_hyperparams["d.weight"]["momentum"] == 0.9
+    assert set(snapshot.activation_gradients) == {"g", "d"}
+
+
+def test_closure_shows_the_gradients_of_its_last_evaluation() -> None:
+    program = kinds.lbfgs_closure()
+    model = program.model
+    _, snapshot = capture(model, lambda: program.train(program.batches[0]), optimizers=program.optimizers)
+    current = {name: p.grad for name, p in model.named_parameters()}
+    assert all(torch.equal(snapshot.weight_gradients[name], g) for name, g in current.items())  # type: ignore[arg-type]
+    assert len(snapshot.layers["1"]) > 1  # one batch, several forwards
+
+
+def test_a_module_called_twice_has_two_calls_of_their_own_shapes() -> None:
+    class Two(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.encode = nn.Linear(5, 3)
+
+        def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+            return self.encode(a).sum() + self.encode(b).square().sum()
+
+    model = Two()
+    a, b = torch.randn(1, 50, 5), torch.randn(1, 71, 5)
+    engine, snapshot = capture(model, lambda: model(a, b).backward())
+    first, second = snapshot.layers["encode"]
+    assert first.leaves[0].activation is not None
+    assert torch.equal(first.leaves[0].activation, model.encode(a))
+    assert torch.equal(first.leaves[0].gradient, torch.ones(1, 50, 3))  # type: ignore[arg-type]
+    assert torch.equal(second.leaves[0].gradient, 2 * model.encode(b))  # type: ignore[arg-type]
+    assert engine.architecture.nodes["encode"].calls == 2
+    assert torch.equal(snapshot.activations["a"], a)
+    assert torch.equal(snapshot.activations["b"], b)
+
+
+def test_nested_outputs_have_named_leaves() -> None:
+    program = kinds.nested_outputs_and_keyword_inputs()
+    _, snapshot = capture(program.model, lambda: program.train(program.batches[0]))
+    (call,) = snapshot.layers["inner"]
+    assert [leaf.path for leaf in call.leaves] == [".logits", ".features.hidden"]
+    assert call.leaves[0].gradient is not None
+    assert call.leaves[1].gradient is None
+    assert call.leaves[1].gradient_reason == "no gradient: nothing that needs one leads to this value"
+    (batch,) = snapshot.layers["batch"]
+    assert [leaf.path for leaf in batch.leaves] == [".image[0]"]
+
+    lstm = nn.Sequential(nn.LSTM(3, 4))
+    _, snapshot = capture(lstm, lambda: lstm(torch.randn(2, 1, 3)))
+    assert [leaf.path for leaf in snapshot.layers["0"][0].leaves] == ["[0]", "[1][0]", "[1][1]"]
+
+
+def test_reasons_why_something_is_missing() -> None:
+    class Partly(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.used, self.unused, self.dead_end = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+            self.attention = nn.MultiheadAttention(2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.dead_end(x)
+            return self.used(x) + self.attention(x, x, x)[0]
+
+    model = Partly()
+    x = torch.randn(3, 2)
+    engine, snapshot = capture(model, lambda: model(x).sum().backward())
+    assert snapshot.missing["unused"] == "never ran"
+    assert "the attention around it uses its weights" in snapshot.missing["attention.out_proj"]
+    assert "attention.out_proj.weight" in snapshot.weight_gradients
+    leaf = snapshot.layers["dead_end"][0].leaves[0]
+    assert leaf.gradient_reason == "no gradient: backward did not reach this value in this batch"
+
+    with torch.no_grad():
+        _, snapshot = capture(model, lambda: model(x))
+    assert "without grad (torch.no_grad)" in snapshot.layers["used"][0].leaves[0].gradient_reason
+    with torch.inference_mode():
+        _, snapshot = capture(model, lambda: model(x))
+    assert "inference mode" in snapshot.layers["used"][0].leaves[0].gradient_reason
+
+    engine.begin(BatchPosition("train", 0, 1), pauses=True)
+    engine.end(BatchPosition("train", 0, 1), complete=True)
+    assert engine.snapshot is not None
+    assert engine.snapshot.missing["used"] == "did not run in this batch"
+    assert engine.snapshot.activations == {}
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_recomputation_is_not_a_second_call(reentrant: bool) -> None:
+    program = kinds.activation_checkpointing_reentrant() if reentrant else kinds.activation_checkpointing()
+    engine, snapshot = capture(program.model, lambda: program.train(program.batches[0]))
+    assert [call.call for call in snapshot.layers["block.0"]] == [1]
+    assert engine.architecture.nodes["block.0"].calls == 1
+    if not reentrant:
+        assert "block.0" in snapshot.activation_gradients
+
+
+def test_several_backward_calls_add_up() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    x = torch.randn(1, 2)
+
+    def step() -> None:
+        out = model(x)
+        out.sum().backward(retain_graph=True)
+        (out * 3).sum().backward()
+
+    _, snapshot = capture(model, step)
+    assert torch.equal(snapshot.activation_gradients["0"], torch.full((1, 2), 4.0))
+
+
+def test_sparse_gradients_and_complex_values_are_kept() -> None:
+    program = kinds.sparse_embedding()
+    _, snapshot = capture(
+        program.model, lambda: program.train(program.batches[0]), optimizers=program.optimizers
+    )
+    assert snapshot.weight_gradients["embed.weight"].is_sparse
+    program = kinds.double_precision_and_complex()
+    _, snapshot = capture(program.model, lambda: program.train(program.batches[0]), batches=2)
+    assert snapshot.activations["fft_rfft2"].dtype == torch.complex128
+
+
+def test_values_inside_a_torch_func_transform_say_so() -> None:
+    program = kinds.per_sample_gradients_by_vmap()
+    _, snapshot = capture(program.model, lambda: program.train(program.batches[0]))
+    assert "torch.func transform" in snapshot.layers["1"][0].leaves[0].activation_reason
+
+
+def test_of_a_very_large_tensor_the_first_samples_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.capture.values.TENSOR_BYTES", 4 * 10 * 3)
+    model = nn.Sequential(nn.Linear(4, 10))
+    x = torch.randn(8, 4)
+    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    leaf = snapshot.layers["0"][0].leaves[0]
+    assert leaf.part == "first 3 of 8 samples"
+    assert leaf.activation is not None
+    assert torch.equal(leaf.activation, model(x)[:3])
+
+
+def test_above_the_limit_only_watched_layers_weights_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.capture.parameters.ALL_BYTES", 10)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 4)).sum().backward(), watch=["1"])
+    assert set(snapshot.weights) == {"1.weight", "1.bias"}
+    assert snapshot.weights_part == "parameters of the 1 watched layers only: 2 of 4"
+
+
+def test_compiled_model_is_captured_and_keeps_its_compiled_code_otherwise() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    graphs = 0
+
+    def backend(graph: Any, _inputs: Any) -> Any:
+        nonlocal graphs
+        graphs += 1
+        return graph.forward
+
+    compiled = torch.compile(model, backend=backend)
+    x = torch.randn(3, 4)
+    compiled(x)
+    assert graphs == 1
+    engine, snapshot = capture(compiled, lambda: compiled(x).sum().backward())
+    assert torch.equal(snapshot.activations["1"], torch.relu(model[0](x)))
+    assert list(engine.architecture.nodes) == ["input", "0", "1", "2"]
+    compiled(x)
+    assert graphs == 1  # nothing was compiled anew
+
+
+def test_a_failing_capture_is_reported_and_training_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any) -> Any:
+        raise RuntimeError("no more memory")
+
+    model = nn.Sequential(nn.Linear(2, 2))
+    monkeypatch.setattr("nansense_widgets.capture.collect.keep", fail)
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward())
+    assert snapshot.missing["0"] == "not captured: RuntimeError: no more memory"
+    assert model[0].weight.grad is not None
+
+
+def test_nothing_is_left_on_the_model_after_a_batch() -> None:
+    model = kinds.GPT()
+    ids = torch.randint(0, 11, (2, 5))
+    counts = [sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules())]  # noqa: SLF001
+    for _ in range(5):
+        capture(model, lambda: F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()).backward())
+        counts.append(sum(len(m._forward_hooks) + len(m._forward_pre_hooks) for m in model.modules()))  # noqa: SLF001
+    assert set(counts) == {0}
+    assert torch.overrides._get_current_function_mode_stack() == []  # noqa: SLF001
+    assert all(not p._post_accumulate_grad_hooks for p in model.parameters())  # noqa: SLF001
