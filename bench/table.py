@@ -16,4 +16,5 @@ class Row:
     how: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what:<66} {self.value:>10} {self.goal:>11}  {'ok' if self.holds else 'MISSED':<6} {self.how}"
+        verdict = "ok" if self.holds else "MISSED"
+        return f"{self.what:<66} {self.value:>10} {self.goal:>11}  {verdict:<6} {self.how}"

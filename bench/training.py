@@ -42,7 +42,7 @@ def published(program: Program) -> Session:
     session.step_run()
     dashboard = session.dashboard()
 
-    def confirm(message: dict[str, Any], buffers: Any = None) -> None:
+    def confirm(message: dict[str, Any], _buffers: Any = None) -> None:
         if message["type"] == "strips":
             dashboard.handle({"type": "ack", "view": "bench", "seq": message["seq"]})
 

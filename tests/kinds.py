@@ -429,9 +429,10 @@ def encoder_decoder_transformer() -> Program:
         def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             return self.head(self.transformer(src=self.embed(source), tgt=self.embed(target)))
 
-    return language(
-        Seq2Seq(), lambda model, ids: F.cross_entropy(model(ids, target=ids.clone()).flatten(0, 1), ids.flatten())
-    )
+    def loss(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(ids, target=ids.clone()).flatten(0, 1), ids.flatten())
+
+    return language(Seq2Seq(), loss)
 
 
 @kind

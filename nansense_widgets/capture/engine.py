@@ -202,6 +202,9 @@ class _Capture:
             return "not captured: no layer of this name has run yet"
         if not node.ran:
             return node.note or "never ran"
+        for scope in self._forward.fused:
+            if name.startswith(f"{scope}."):
+                return f"not executed (fused): {scope} computed it in one go with what is around it"
         return "did not run in this batch"
 
     def _forward_failed(self, error: Exception) -> None:

@@ -79,6 +79,8 @@ class ForwardWatch:
         self._op_scopes = frozenset(key.scope for tap in taps if (key := names.key(tap)) is not None)
         self._wants_ops = trace is not None or bool(self._op_scopes)
         self._broken = False
+        self.fused: set[str] = set()
+        """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
     # ------------------------------------------------------------ on and off
 
@@ -114,11 +116,11 @@ class ForwardWatch:
             self._stack.append(_Frame(name, module, call, is_plain_leaf(module)))
             if self._trace is not None and name:
                 self._trace.node(name, type(module).__name__)
-            if self._wants_ops:
-                if may_run_fused(module):
-                    self._pop_mode()
-                elif self._mode is None:
-                    self._push_mode()
+            if may_run_fused(module):
+                self.fused.add(name)
+                self._pop_mode()
+            elif self._wants_ops and self._mode is None and not self._is_fused():
+                self._push_mode()
         except Exception as error:
             self._fail(error)
 
@@ -157,7 +159,7 @@ class ForwardWatch:
                 self._pop_mode()
                 if self._trace is not None:
                     self._trace.end_forward()
-            elif self._wants_ops and self._mode is None and not may_run_fused(self._stack[-1].module):
+            elif self._wants_ops and self._mode is None and not self._is_fused():
                 self._push_mode()
         except Exception as error:
             self._fail(error)
@@ -228,6 +230,9 @@ class ForwardWatch:
         else:
             self._mode.watch = None
         self._mode = None
+
+    def _is_fused(self) -> bool:
+        return any(may_run_fused(frame.module) for frame in self._stack)
 
     def _fail(self, error: Exception) -> None:
         self._broken = True

@@ -16,8 +16,8 @@ from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["Strips", "StripsPart"]
 
-SILENT_S = 10.0
-"""A view that has not confirmed a picture for so long is taken for closed until it speaks again."""
+MAX_VIEWS = 16
+"""Views remembered. A page that closes says nothing: of more, the one silent for longest is forgotten."""
 
 STILL_AFTER_S = 1.5
 STILL_LAYERS = 12
@@ -26,7 +26,10 @@ STILL_BYTES = 400_000
 
 @dataclass
 class _View:
-    """One open browser view of the widget: what it wants, and whether it has drawn what it was sent."""
+    """One browser view of the widget: what it wants, and whether it has drawn what it was sent.
+
+    A view that draws slowly, lies in a hidden tab or was closed gets nothing more until it confirms.
+    """
 
     cards: list[protocol.CardWant] = field(default_factory=list)
     seq: int = 0
@@ -37,9 +40,6 @@ class _View:
     @property
     def may_send(self) -> bool:
         return self.confirmed == self.seq
-
-    def is_silent(self, now: float) -> bool:
-        return self.confirmed < self.seq and now - self.sent_at > SILENT_S
 
 
 class StripsPart(SessionWidget):
@@ -65,11 +65,8 @@ class StripsPart(SessionWidget):
             self.still = dict(still)
 
     def paint(self) -> None:
-        now = time.monotonic()
         for name, view in list(self._views.items()):
-            if view.is_silent(now):
-                del self._views[name]
-            elif view.may_send:
+            if view.may_send:
                 self._answer(name, view)
             else:
                 view.owed = True
@@ -78,7 +75,7 @@ class StripsPart(SessionWidget):
     def handle(self, message: dict[str, Any]) -> None:
         kind, name = message.get("type"), str(message.get("view"))
         if kind == "want":
-            view = self._views.setdefault(name, _View())
+            view = self._view(name)
             view.cards = list(message.get("cards") or [])
             self._answer(name, view)
         elif kind == "ack":
@@ -95,6 +92,11 @@ class StripsPart(SessionWidget):
             self.send(reply, [values])
         else:
             super().handle(message)
+
+    def _view(self, name: str) -> _View:
+        if name not in self._views and len(self._views) >= MAX_VIEWS:
+            del self._views[min(self._views, key=lambda known: self._views[known].sent_at)]
+        return self._views.setdefault(name, _View())
 
     def _answer(self, name: str, view: _View) -> None:
         view.seq += 1

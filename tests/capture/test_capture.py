@@ -17,7 +17,7 @@ from tests import kinds
 
 
 def capture(
-    model: nn.Module,
+    model: Any,
     step: Callable[[], Any],
     watch: Sequence[str] = ("*",),
     optimizers: Sequence[torch.optim.Optimizer] = (),
@@ -244,6 +244,19 @@ def test_recomputation_is_not_a_second_call(reentrant: bool) -> None:
     assert engine.architecture.nodes["block.0"].calls == 1
     if not reentrant:
         assert "block.0" in snapshot.activation_gradients
+
+
+def test_what_a_fused_encoder_computes_in_one_go_says_so() -> None:
+    program = kinds.torch_transformer_encoder()
+    engine, _ = capture(program.model, lambda: program.train(program.batches[0]))
+    position = BatchPosition("val", 0, 0)
+    engine.begin(position, pauses=True)
+    assert program.validate is not None
+    program.validate(program.batches[0])
+    engine.end(position, complete=True)
+    assert engine.snapshot is not None
+    assert "encoder" in engine.snapshot.activations
+    assert engine.snapshot.missing["encoder.layers.0.linear1"].startswith("not executed (fused)")
 
 
 def test_several_backward_calls_add_up() -> None:
