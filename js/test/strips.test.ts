@@ -57,6 +57,7 @@ describe("read-outs", () => {
     expect(readingText(where, { value: null, exact: false }, false)).toBe("ch 3 (12, 7)");
     expect(spotText("bar", spot, [1, 1], [1, 1], false)).toBe("ch 3");
     expect(spotText("tokens", spot, [1, 1], [28, 28], false)).toBe("(12, 7)");
+    expect(spotText("tokens", { ...spot, col: 0 }, [1, 1], [28, 1], true)).toBe("mean (12)");
     expect(spotText("lines", spot, [1, 1], [1, 28], true)).toBe("mean (7)");
   });
   it("name the values that a pooled pixel means", () => {

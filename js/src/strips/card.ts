@@ -51,6 +51,7 @@ export class LayerCard {
   private readonly leaves = h("select", { class: "sel", hidden: true });
   private readonly note = h("div", { class: "cnote", hidden: true });
   private readonly range = h("span", { class: "num" });
+  private readonly close: HTMLButtonElement | null;
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly slice = h("input", { type: "range", min: 0, value: 0 });
@@ -83,11 +84,11 @@ export class LayerCard {
           scrolled: (top) => this.scroll(top),
         }),
     );
-    const close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
+    this.close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
     this.element = h(
       "section",
       { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
-      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, close),
+      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.close),
       this.tools,
       h("div", { class: "cb" }, this.note, this.dock, ...this.sections.map(({ element }) => element)),
     );
@@ -131,6 +132,7 @@ export class LayerCard {
   draw(): void {
     this.measure();
     this.drawHead();
+    for (const control of [this.calls, this.leaves, this.slice, this.close]) if (control) control.disabled = !this.host.alive();
     const received = new Map(this.data?.strips.map((strip) => [strip.kind, strip]));
     for (const section of this.sections) {
       const strip = received.get(section.kind);
@@ -304,15 +306,20 @@ export class LayerCard {
   private drawTools(): void {
     const { strip } = this;
     const depth = strip?.depth ?? 0;
-    setText(this.about, strip ? [strip.axes, strip.dtype].filter(Boolean).join(" \u00b7 ") : "");
+    setText(this.about, strip ? [strip.axes, strip.dtype, strip.kept].filter(Boolean).join(" \u00b7 ") : "");
     this.sliceRow.hidden = depth < 2;
     this.slice.max = String(Math.max(0, depth - 1));
     this.slice.value = String(this.depth);
     setText(this.sliceText, `${this.depth} of 0\u2013${depth - 1}`);
     const { page, first, count, last } = this.paging();
     const noun = strip?.layout === "bar" ? "features" : "channels";
-    const tokens = strip?.layout === "tokens" ? `${strip.full[0]} tokens \u00d7 ${strip.full[1]} features` : "";
-    setText(this.range, tokens || (strip && strip.layout !== "scalar" ? (this.host.display.average ? `mean of ${strip.channels} ${noun}` : rangeText(first, count, this.channels, noun)) : ""));
+    const { average } = this.host.display;
+    const text = ({ layout, full, shape, channels }: Strip): string => {
+      if (layout === "scalar") return "";
+      if (layout === "tokens") return average ? `${full[0]} tokens, mean of ${shape[shape.length - 1] ?? 0} features` : `${full[0]} tokens \u00d7 ${full[1]} features`;
+      return average ? `mean of ${channels} ${noun}` : rangeText(first, count, this.channels, noun);
+    };
+    setText(this.range, strip ? text(strip) : "");
     const pages = page > 0 && last > 0;
     this.previous.hidden = this.next.hidden = !pages;
     this.previous.disabled = this.scrollTop <= 0;

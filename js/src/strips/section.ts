@@ -162,9 +162,8 @@ export class Section {
     if (counts) this.bad.replaceChildren(icon("warn", 13), counts);
     const [down, across] = strip.pool;
     const pooled = strip.layout === "lines" ? (across > 1 ? `min and max of ${across} values a point` : "") : down * across > 1 ? `mean of ${down}\u00d7${across} values a pixel` : "";
-    const text = [pooled, strip.kept].filter(Boolean).join(" \u00b7 ");
-    this.foot.hidden = !text;
-    setText(this.foot, text);
+    this.foot.hidden = !pooled;
+    setText(this.foot, pooled);
   }
 
   private drawScalar(strip: Strip): void {
