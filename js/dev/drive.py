@@ -102,6 +102,42 @@ def main() -> None:
         page.screenshot(path=OUT / "wide.png")
         page.close()
 
+        page = open_page("state=lost", 900)
+        print("lost:", page.locator(".pill").inner_text(), end=" -> ")
+        page.get_by_role("button", name="Reconnect").click()
+        page.wait_for_timeout(100)
+        print(page.locator(".pill").inner_text())
+        page.close()
+
+        page = open_page("state=running&pending=1")
+        page.get_by_role("button", name="Stop").click()
+        print("second press on Stop sends", page.evaluate("model.sent.filter(m=>m.type==='action').map(m=>m.name)"))
+        page.evaluate("model.set('state', {...model.get('state'), status: 'paused', pending: []})")
+        page.get_by_role("button", name="Step batch").first.click()
+        page.get_by_role("button", name="Step options").click()
+        page.get_by_role("menuitem", name="Run until").click()
+        page.get_by_role("spinbutton", name="epoch").fill("9")
+        page.evaluate("void (model.act = (m) => model.reply({type: 'echo', view: m.view, req: m.req, code: 'x', error: 'ValueError: no such epoch'}))")
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(150)
+        print("error line:", page.locator(".oops").inner_text(), "| focus", page.evaluate("document.activeElement.ariaLabel"))
+        page.evaluate("model.emit('msg:custom', {type: 'strips', view: model.view, seq: 99, snapshot: 1, position: null, cards: [{layer: 'conv1', strips: [{}]}]}, [])")
+        page.wait_for_timeout(150)
+        print("broken message:", page.locator(".oops").inner_text())
+        page.close()
+
+        page = open_page("watch=conv1,stage1.0.conv1,fc")
+        heap = page.context.new_cdp_session(page)
+        sizes = []
+        for _ in range(3):
+            page.evaluate("""async () => { for (let i = 0; i < 150; i++) { model.act({view: model.view, req: 1e6 + i, name: 'step_batch', args: {}}); await new Promise(requestAnimationFrame); } }""")
+            heap.send("HeapProfiler.collectGarbage")
+            sizes.append(round(heap.send("Runtime.getHeapUsage")["usedSize"] / 1e6, 2))
+        print("heap MB after each 150 updates:", sizes, "acks", page.evaluate("model.sent.filter(m=>m.type==='ack').length"))
+        page.evaluate("cleanup()")
+        print("after cleanup:", page.locator(".nsw").count(), "handlers", page.evaluate("[...model.handlers.values()].flat().length"))
+        page.close()
+
         for graph in ("large", "flat"):
             page = open_page(f"watch=&graph={graph}")
             print(graph, "nodes", page.evaluate("model.traits.graph.nodes.length"), "opened in", page.evaluate("Math.round(opened)"), "ms; visible", page.locator(".gn").count())

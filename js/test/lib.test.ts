@@ -51,7 +51,7 @@ describe("pixels", () => {
 
 describe("numbers", () => {
   it("paste into Python", () => {
-    expect([-0.4271, 0, 1.5e-5, -2, 123456.7, NaN, -Infinity, 12.3456].map(format.formatValue)).toEqual(["-0.4271", "0", "1.500e-5", "-2", "1.235e5", "nan", "-inf", "12.346"]);
+    expect([-0.4271, -0.0016915, 0, 1.5e-5, -2, 123456.7, NaN, -Infinity, 12.3456].map(format.formatValue)).toEqual(["-0.4271", "-0.001692", "0", "1.500e-5", "-2", "1.235e5", "nan", "-inf", "12.346"]);
     for (const value of [-0.4271, 3e-9, 2e7]) expect(Number(format.formatValue(value))).toBeCloseTo(value, 4);
   });
   it("are short beside a scale", () => expect([2.09, 1.6e-4, 0, 133.2, 0.494].map(format.formatScale)).toEqual(["2.09", "1.6e-4", "0", "133", "0.494"]));

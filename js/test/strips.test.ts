@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { pieceSize } from "../src/strips/exact";
+import { pagingOf, wantedChannels } from "../src/strips/paging";
 import { pixelsFor, planBar, planTiles, rangeText, tileSize, visibleChannels } from "../src/strips/plan";
 import { blockMean, readingText, spotText } from "../src/strips/readout";
 
@@ -57,6 +58,7 @@ describe("read-outs", () => {
     expect(readingText(where, { value: null, exact: false }, false)).toBe("ch 3 (12, 7)");
     expect(spotText("bar", spot, [1, 1], [1, 1], false)).toBe("ch 3");
     expect(spotText("tokens", spot, [1, 1], [28, 28], false)).toBe("(12, 7)");
+    expect(spotText("tokens", { ...spot, col: 0 }, [1, 1], [28, 1], true)).toBe("mean (12)");
     expect(spotText("lines", spot, [1, 1], [1, 28], true)).toBe("mean (7)");
   });
   it("name the values that a pooled pixel means", () => {
@@ -70,4 +72,24 @@ it("large tiles are fetched in pieces", () => {
   expect(pieceSize([28, 28])).toEqual([28, 28]);
   expect(pieceSize([1024, 1024])).toEqual([256, 1024]);
   expect(pieceSize([1, 1_000_000])).toEqual([1, 262_144]);
+});
+
+describe("paging", () => {
+  const showing = { average: false, width: 700, ratio: 1, scrollTop: 0 };
+  const tiles = { layout: "tiles", tile: [28, 28] as [number, number], channels: 4096 } as const;
+  it("moves by what is on screen, and ends at the last row", () => {
+    const { page, pitch, last, count } = pagingOf({ ...showing, strip: tiles });
+    expect(page).toBe(2 * pitch);
+    expect(last % pitch).toBe(0);
+    expect(pagingOf({ ...showing, strip: tiles, scrollTop: page }).first).toBe(count);
+    expect(wantedChannels({ ...showing, strip: tiles, scrollTop: page }).count).toBe(2 * count);
+  });
+  it("is one page where all fits or one tile is shown", () => {
+    expect(pagingOf({ ...showing, strip: { ...tiles, channels: 8 } }).last).toBe(0);
+    expect(pagingOf({ ...showing, strip: tiles, average: true })).toMatchObject({ channels: 1, last: 0 });
+    expect(wantedChannels({ ...showing, strip: tiles, average: true })).toEqual({ first: 0, count: 1 });
+    expect(wantedChannels({ ...showing, strip: { ...tiles, layout: "bar", channels: 100 } })).toEqual({ first: 0, count: 100 });
+    expect(wantedChannels({ ...showing, strip: { ...tiles, layout: "bar", channels: 5000 } }).count).toBe(15 * 70);
+    expect(wantedChannels({ ...showing, strip: undefined }).first).toBe(0);
+  });
 });

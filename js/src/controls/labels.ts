@@ -82,7 +82,7 @@ function bar(label: string, done: number, total: number | null, left: number | n
   return {
     label,
     share,
-    count: total === null ? `${formatCount(done)} batches` : `${formatCount(done)}/${formatCount(total)}`,
+    count: total === null ? `${formatCount(done)} ${done === 1 ? "batch" : "batches"}` : `${formatCount(done)}/${formatCount(total)}`,
     left: left === null || share === 1 ? "" : `${formatLeft(left)} left`,
   };
 }

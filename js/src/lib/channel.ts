@@ -32,11 +32,12 @@ export class Channel {
   private errorHandlers: ((message: string) => void)[] = [];
   private detach: (() => void)[] = [];
 
-  constructor(private readonly model: AnyModel) {
-    this.kernel = new KernelWatch(model);
+  constructor(
+    private readonly model: AnyModel,
+    host: Element,
+  ) {
+    this.kernel = new KernelWatch(model, host);
     this.listen("msg:custom", (message: Reply, buffers?: DataView[]) => this.receive(message, buffers ?? []));
-    // A view asks at once, even if only for nothing, so that an answer shows that the session is there.
-    this.want([]);
   }
 
   get<K extends keyof Traits>(name: K): Traits[K] | undefined {

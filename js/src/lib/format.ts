@@ -2,7 +2,7 @@
 
 import type { NonFinite, Position, Standing } from "./protocol";
 
-/** A value as it pastes into Python: ASCII minus, four decimals, an exponent where those say nothing. */
+/** A value as it pastes into Python: ASCII minus, four or more digits, an exponent for the very small and large. */
 export function formatValue(value: number): string {
   if (Number.isNaN(value)) return "nan";
   if (!Number.isFinite(value)) return value > 0 ? "inf" : "-inf";
@@ -10,6 +10,7 @@ export function formatValue(value: number): string {
   const size = Math.abs(value);
   if (size < 1e-3 || size >= 1e5) return shortExponent(value.toExponential(3));
   if (Number.isInteger(value)) return String(value);
+  if (size < 1) return value.toPrecision(4);
   return value.toFixed(size >= 1000 ? 1 : size >= 100 ? 2 : size >= 10 ? 3 : 4);
 }
 

@@ -1,10 +1,12 @@
 // Whether somebody is at the other end. What was seen in JupyterLab 4.6 with ipywidgets 8.1:
 // - restart (and a killed kernel that the server restarts): status `restarting`, then `comm_live_update`; the
 //   kernel object stays the same and becomes idle again, but `model.send` throws "Cannot send" for good;
+// - a model without a comm, as in a saved file beside a new kernel: the view's element has the class
+//   `jupyter-widgets-disconnected`, and what is sent comes to nothing without a word;
 // - shutdown, or another kernel chosen: the kernel object is disposed;
 // - a lost websocket: connection status `connecting` or `disconnected`, and `connected` when it is back;
 // - a busy kernel: status `busy` and nothing else, which therefore must mean nothing here.
-// In a saved file nothing of the kind is there: the model answers `get`, and what is sent comes to nothing.
+// In a page without any kernel nothing of the kind is there: the model answers `get`, and that is all.
 
 import type { AnyModel } from "./channel";
 
@@ -41,13 +43,24 @@ export class KernelWatch {
   private timer: ReturnType<typeof setTimeout> | undefined;
   private idleChecks = 0;
 
-  constructor(model: AnyModel) {
+  constructor(
+    model: AnyModel,
+    private readonly host: Element,
+  ) {
     this.kernel = kernelOf(model);
     const { kernel } = this;
     if (kernel) {
       connect(kernel.statusChanged, (status) => void (ENDED.has(status) && this.set("gone")), this.undo);
       connect(kernel.disposed, () => this.set("gone"), this.undo);
       connect(kernel.connectionStatusChanged, (status) => this.connection(status), this.undo);
+    }
+    const commChanged = (): void => void setTimeout(() => this.lookAtHost());
+    model.on("comm_live_update", commChanged);
+    this.undo.push(() => model.off("comm_live_update", commChanged));
+    commChanged();
+    if (!kernel) {
+      // Nobody to ask; where there is a kernel, the first request tells (cards ask at once).
+      this.asked();
     }
   }
 
@@ -86,6 +99,10 @@ export class KernelWatch {
     clearTimeout(this.timer);
     for (const step of this.undo.splice(0)) step();
     this.handlers = [];
+  }
+
+  private lookAtHost(): void {
+    if (this.host.closest(".jupyter-widgets-disconnected")) this.unreachable();
   }
 
   private silent(): void {

@@ -153,7 +153,7 @@ type Mount = (root: Root) => Part;
 export function widget(styles: string[], mount: Mount): { render(context: { model: AnyModel; el: HTMLElement }): () => void } {
   return {
     render({ model, el }) {
-      const channel = new Channel(model);
+      const channel = new Channel(model, el);
       const root = new Root(channel, el, styles);
       let part: Part | undefined;
       channel.guard(() => (part = mount(root)));

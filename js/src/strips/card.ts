@@ -6,7 +6,8 @@ import { icon } from "../lib/icons";
 import type { Card, CardWant, Kind, Strip, Transform } from "../lib/protocol";
 import type { ExactStore } from "./exact";
 import type { Ink, Look } from "./paint";
-import { CELL_ROWS, MOST_BARS, pixelsFor, planBar, planTiles, rangeText, visibleChannels } from "./plan";
+import { pagingOf, wantedChannels, type Showing } from "./paging";
+import { pixelsFor, rangeText } from "./plan";
 import { blockMean, type Reading, type Spot } from "./readout";
 import { Section } from "./section";
 
@@ -51,6 +52,7 @@ export class LayerCard {
   private readonly leaves = h("select", { class: "sel", hidden: true });
   private readonly note = h("div", { class: "cnote", hidden: true });
   private readonly range = h("span", { class: "num" });
+  private readonly close: HTMLButtonElement | null;
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly slice = h("input", { type: "range", min: 0, value: 0 });
@@ -83,18 +85,18 @@ export class LayerCard {
           scrolled: (top) => this.scroll(top),
         }),
     );
-    const close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
+    this.close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
     this.element = h(
       "section",
       { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
-      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, close),
+      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.close),
       this.tools,
       h("div", { class: "cb" }, this.note, this.dock, ...this.sections.map(({ element }) => element)),
     );
     this.calls.addEventListener("change", () => this.change(() => (this.call = Number(this.calls.value))));
     this.leaves.addEventListener("change", () => this.change(() => (this.leaf = Number(this.leaves.value))));
     this.slice.addEventListener("input", () => this.change(() => (this.depth = Number(this.slice.value))));
-    for (const section of this.sections) section.wait("Waiting for the kernel\u2026");
+    this.drawSections();
     this.drawTools();
   }
 
@@ -117,7 +119,7 @@ export class LayerCard {
       sample: samples ? Math.min(sample, samples - 1) : sample,
       average,
       transform,
-      ...this.wantedChannels(strip),
+      ...wantedChannels(this.showing),
       px: pixelsFor(strip?.layout, this.width || 480, devicePixelRatio),
       depth: this.depth,
     };
@@ -131,35 +133,42 @@ export class LayerCard {
   draw(): void {
     this.measure();
     this.drawHead();
-    const received = new Map(this.data?.strips.map((strip) => [strip.kind, strip]));
-    for (const section of this.sections) {
-      const strip = received.get(section.kind);
-      if (!strip) section.wait(this.data ? "not captured" : "Waiting for the kernel\u2026");
-      else {
-        const exact = this.selected !== null && this.host.alive() && !strip.missing && strip.layout !== "bar" && strip.layout !== "scalar" ? this.exactTile(strip, this.selected).all() : null;
-        section.show(
-          {
-            strip,
-            codes: this.buffers[strip.buffer] ?? new Uint8Array(0),
-            average: this.host.display.average,
-            look: this.host.look(strip.unsigned),
-            ink: this.host.ink(),
-            ratio: devicePixelRatio,
-            selected: this.selected,
-            exact,
-          },
-          this.width,
-        );
-      }
-      section.scrollTo(this.scrollTop);
-    }
+    for (const control of [this.calls, this.leaves, this.slice, this.close]) if (control) control.disabled = !this.host.alive();
+    this.drawSections();
+    for (const section of this.sections) section.scrollTo(this.scrollTop);
     this.element.classList.toggle("magnified", this.selected !== null);
     this.drawTools();
     this.drawReading();
   }
 
+  private drawSections(): void {
+    const received = new Map(this.data?.strips.map((strip) => [strip.kind, strip]));
+    const reasons = KINDS.map((kind) => received.get(kind)?.missing ?? (this.data ? "not captured" : "Waiting for the kernel\u2026"));
+    // One sentence that holds for both tensors is said once.
+    const [first, second] = this.sections;
+    const both = reasons[0] !== "" && reasons[0] === reasons[1];
+    if (second) second.element.hidden = both;
+    if (both) return first?.wait(reasons[0] ?? "", "Activations and gradients");
+    this.sections.forEach((section, i) => {
+      const strip = received.get(section.kind);
+      if (!strip || reasons[i]) section.wait(reasons[i] ?? "");
+      else this.drawSection(section, strip);
+    });
+  }
+
+  private drawSection(section: Section, strip: Strip): void {
+    const { display } = this.host;
+    // The mean is one tile, whichever channel was magnified before.
+    const selected = this.selected !== null && display.average ? 0 : this.selected;
+    const exact = selected !== null && this.host.alive() && strip.layout !== "bar" && strip.layout !== "scalar" ? this.exactTile(strip, selected).all() : null;
+    const codes = this.buffers[strip.buffer] ?? new Uint8Array(0);
+    const look = this.host.look(strip.unsigned);
+    section.show({ strip, codes, average: display.average, look, ink: this.host.ink(), ratio: devicePixelRatio, selected, exact }, this.width);
+  }
+
   /** The card got another width: true if more or fewer tiles fit now. */
   measure(): boolean {
+    // A hidden section has no width.
     const width = Math.min(...this.sections.map((section) => section.width || Infinity));
     if (!Number.isFinite(width) || width === this.width) return false;
     this.width = width;
@@ -185,21 +194,8 @@ export class LayerCard {
     return this.data?.strips.find(({ missing }) => !missing);
   }
 
-  private get channels(): number {
-    return this.host.display.average ? 1 : this.strip?.channels ?? 0;
-  }
-
-  private wantedChannels(strip: Strip | undefined): { first: number; count: number } {
-    // Before the first answer nothing is known of the tensor; two rows of the usual width are a good guess.
-    if (!strip) return { first: 0, count: 24 };
-    if (this.host.display.average || strip.layout === "tokens" || strip.layout === "scalar") return { first: 0, count: 1 };
-    if (strip.layout === "bar") {
-      if (strip.channels <= MOST_BARS) return { first: 0, count: strip.channels };
-      const { columns, pitch } = planBar(strip.channels, this.width);
-      const first = Math.max(0, Math.floor(this.scrollTop / pitch) - 1) * columns;
-      return { first, count: Math.min(strip.channels - first, (CELL_ROWS + 3) * columns) };
-    }
-    return visibleChannels(planTiles(strip.layout, strip.tile, strip.channels, this.width, devicePixelRatio), this.scrollTop, 1);
+  private get showing(): Showing {
+    return { strip: this.strip, average: this.host.display.average, width: this.width, ratio: devicePixelRatio, scrollTop: this.scrollTop };
   }
 
   private change(set: () => void): void {
@@ -217,24 +213,9 @@ export class LayerCard {
   }
 
   private page(by: number): void {
-    const { page, last, pitch } = this.paging();
+    const { page, last, pitch } = pagingOf(this.showing);
     const rows = Math.round((this.scrollTop + by * page) / pitch);
     this.scroll(Math.max(0, Math.min(last, rows * pitch)));
-  }
-
-  /** Height of a page of channels, and which of them are on screen. */
-  private paging(): { page: number; pitch: number; first: number; count: number; last: number } {
-    const { strip } = this;
-    const whole = { page: 0, pitch: 1, first: 0, count: this.channels, last: 0 };
-    if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return whole;
-    if (strip.layout === "bar") {
-      const { columns, rows, pitch, chart } = planBar(this.channels, this.width);
-      if (chart) return whole;
-      return { page: CELL_ROWS * pitch, pitch, first: Math.floor(this.scrollTop / pitch) * columns, count: CELL_ROWS * columns, last: Math.max(0, (rows - CELL_ROWS) * pitch) };
-    }
-    const plan = planTiles(strip.layout, strip.tile, this.channels, this.width, devicePixelRatio);
-    const first = Math.round(this.scrollTop / plan.pitch) * plan.columns;
-    return { page: plan.viewRows * plan.pitch, pitch: plan.pitch, first, count: plan.viewRows * plan.columns, last: (plan.rows - plan.viewRows) * plan.pitch };
   }
 
   private select(channel: number): void {
@@ -304,15 +285,20 @@ export class LayerCard {
   private drawTools(): void {
     const { strip } = this;
     const depth = strip?.depth ?? 0;
-    setText(this.about, strip ? [strip.axes, strip.dtype].filter(Boolean).join(" \u00b7 ") : "");
+    setText(this.about, strip ? [strip.axes, strip.dtype, strip.kept].filter(Boolean).join(" \u00b7 ") : "");
     this.sliceRow.hidden = depth < 2;
     this.slice.max = String(Math.max(0, depth - 1));
     this.slice.value = String(this.depth);
     setText(this.sliceText, `${this.depth} of 0\u2013${depth - 1}`);
-    const { page, first, count, last } = this.paging();
+    const { page, first, count, last, channels: all } = pagingOf(this.showing);
     const noun = strip?.layout === "bar" ? "features" : "channels";
-    const tokens = strip?.layout === "tokens" ? `${strip.full[0]} tokens \u00d7 ${strip.full[1]} features` : "";
-    setText(this.range, tokens || (strip && strip.layout !== "scalar" ? (this.host.display.average ? `mean of ${strip.channels} ${noun}` : rangeText(first, count, this.channels, noun)) : ""));
+    const { average } = this.host.display;
+    const text = ({ layout, full, shape, channels }: Strip): string => {
+      if (layout === "scalar") return "";
+      if (layout === "tokens") return average ? `${full[0]} tokens, mean of ${shape[shape.length - 1] ?? 0} features` : `${full[0]} tokens \u00d7 ${full[1]} features`;
+      return average ? `mean of ${channels} ${noun}` : rangeText(first, count, all, noun);
+    };
+    setText(this.range, strip ? text(strip) : "");
     const pages = page > 0 && last > 0;
     this.previous.hidden = this.next.hidden = !pages;
     this.previous.disabled = this.scrollTop <= 0;

@@ -20,6 +20,7 @@ export class DisplayBar {
   private readonly average = h("button", { type: "button", class: "btn s tog", "aria-pressed": "false", title: "One tile: the mean over the channels" }, "Average");
   private readonly transforms: HTMLButtonElement[];
   private samples = 0;
+  private alive = true;
 
   constructor(
     private readonly display: Display,
@@ -61,12 +62,19 @@ export class DisplayBar {
     this.setSamples(0);
   }
 
+  /** Nothing can be asked for when nobody is there to answer. */
+  setAlive(alive: boolean): void {
+    this.alive = alive;
+    for (const button of [this.average, ...this.transforms]) button.disabled = !alive;
+    this.setSamples(this.samples);
+  }
+
   setSamples(samples: number): void {
     this.samples = samples;
     this.sample.max = String(Math.max(0, samples - 1));
-    this.sample.disabled = samples === 0;
-    this.previous.disabled = this.display.sample <= 0;
-    this.next.disabled = this.display.sample >= samples - 1;
+    this.sample.disabled = samples === 0 || !this.alive;
+    this.previous.disabled = this.display.sample <= 0 || !this.alive;
+    this.next.disabled = this.display.sample >= samples - 1 || !this.alive;
     setText(this.of, samples ? `of ${samples}` : "");
     if (focusedNear(this.sample) !== this.sample) this.sample.value = String(this.display.sample);
   }

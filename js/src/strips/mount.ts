@@ -11,6 +11,7 @@ import { ExactStore } from "./exact";
 import { resolveColor, type Ink } from "./paint";
 
 const WANT_DELAY = 24;
+const LATE = 5000;
 
 interface Options {
   /** Layers to show, in order. */
@@ -44,6 +45,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   let dirty = new Set<LayerCard>();
   let frame = 0;
   let toAck: number | null = null;
+  let receivedAt = 0;
   const drawSoon = (which: Iterable<LayerCard>): void => {
     for (const card of which) dirty.add(card);
     frame ||= requestAnimationFrame(() => {
@@ -54,6 +56,11 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
       bar.setSamples(Math.max(0, ...[...cards.values()].map(({ samples }) => samples)));
       // The kernel may send the next picture only now that this one is drawn.
       if (toAck !== null) channel.ack(toAck);
+      // Who confirms late, as a hidden page does, may have been forgotten: it says again what it wants.
+      if (toAck !== null && performance.now() - receivedAt > LATE) {
+        wanted = "";
+        wantSoon();
+      }
       toAck = null;
     });
   };
@@ -141,6 +148,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   };
   channel.onStrips((strips, buffers) => {
     toAck = strips.seq;
+    receivedAt = performance.now();
     receive(strips, buffers.map(bytesOf));
     drawSoon([]);
   });
@@ -155,6 +163,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
       wanted = "";
       wantSoon();
     }
+    bar.setAlive(link === "live" || link === "unknown");
     drawSoon(cards.values());
   });
   root.onTheme(() => {

@@ -88,7 +88,7 @@ export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, c
       // A column reaches to the one before, so that a steep line is not dashed.
       const bottom = y(before ? Math.min(low, before[1]) : low);
       const top = y(before ? Math.max(high, before[0]) : high);
-      context.fillRect(Math.floor(x(column)), top - ratio / 2, Math.max(1, ratio), Math.max(ratio, bottom - top + ratio / 2));
+      context.fillRect(Math.floor(x(column)), top - ratio / 2, Math.ceil(width / columns), Math.max(ratio, bottom - top + ratio / 2));
     } else if (before) context.lineTo(x(column), y(low));
     else context.moveTo(x(column), y(low));
     before = [low, high];

@@ -5,7 +5,7 @@ import type { Layout, Pair } from "../lib/protocol";
 export const TILE = 56;
 export const CAPTION = 16;
 const ROW_GAP = 4;
-const COLUMN_GAP = 8;
+const COLUMN_GAP = 4;
 const WIDEST_GAP = 24;
 const LINE_WIDTH = 132;
 const LINE_HEIGHT = 44;

@@ -27,7 +27,7 @@ export function spotText(layout: Layout, spot: Spot, pool: Pair, full: Pair, ave
   const col = span(spot.col, pool[1], full[1]);
   const channel = average ? "mean" : `ch ${spot.channel}`;
   if (layout === "bar") return channel;
-  if (layout === "tokens") return `(${row}, ${col})`;
+  if (layout === "tokens") return average ? `mean (${row})` : `(${row}, ${col})`;
   if (layout === "lines") return `${channel} (${col})`;
   return `${channel} (${row}, ${col})`;
 }

@@ -33,6 +33,7 @@ const TITLES: Record<Kind, string> = { activations: "Activations", gradients: "G
 
 export class Section {
   readonly title: string;
+  private readonly heading: HTMLElement;
   private readonly readout = h("span", { class: "ro" });
   private readonly bad = h("span", { class: "bad", hidden: true });
   private readonly low = h("span");
@@ -58,7 +59,8 @@ export class Section {
     this.grid = new TileGrid(events);
     this.bars = new Bars(events);
     this.magnifier = new Magnifier((spot) => events.hoverFine(spot));
-    this.head = h("div", { class: "sh" }, h("h4", {}, this.title), this.bad, this.readout, this.legend);
+    this.heading = h("h4", {}, this.title);
+    this.head = h("div", { class: "sh" }, this.heading, this.bad, this.readout, this.legend);
     this.main = h(
       "div",
       { class: "secmain" },
@@ -76,9 +78,10 @@ export class Section {
     return this.main.clientWidth;
   }
 
-  /** Nothing has come for this tensor yet. */
-  wait(text: string): void {
+  /** There is nothing to draw, and why; `title` may name both tensors where one sentence is for both. */
+  wait(text: string, title = this.title): void {
     this.picture = null;
+    setText(this.heading, title);
     this.only(this.missing);
     setText(this.missing, text);
   }
@@ -87,6 +90,7 @@ export class Section {
     const { strip, look } = picture;
     if (strip.missing) return this.wait(strip.missing);
     this.picture = picture;
+    setText(this.heading, this.title);
     this.drawHead(strip, look);
     if (strip.layout === "scalar") this.drawScalar(strip);
     else if (strip.layout === "bar") this.drawBars(picture, width);
@@ -162,9 +166,8 @@ export class Section {
     if (counts) this.bad.replaceChildren(icon("warn", 13), counts);
     const [down, across] = strip.pool;
     const pooled = strip.layout === "lines" ? (across > 1 ? `min and max of ${across} values a point` : "") : down * across > 1 ? `mean of ${down}\u00d7${across} values a pixel` : "";
-    const text = [pooled, strip.kept].filter(Boolean).join(" \u00b7 ");
-    this.foot.hidden = !text;
-    setText(this.foot, text);
+    this.foot.hidden = !pooled;
+    setText(this.foot, pooled);
   }
 
   private drawScalar(strip: Strip): void {

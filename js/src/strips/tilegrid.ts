@@ -162,7 +162,8 @@ export class TileGrid {
     const what = strip.layout === "tokens" ? "all values" : average ? "mean over channels" : `channel ${channel}`;
     tile.button.setAttribute("aria-label", `${title.toLowerCase()} ${what}${dead ? ", dead" : ""}`);
     tile.button.querySelector(".x")?.remove();
-    if (!dead) return;
+    // A line plot shows by itself that it is flat.
+    if (!dead || strip.layout === "lines") return;
     const { width, height } = plan;
     tile.button.append(
       svg("svg", { class: "x", width, height, style: `margin-left:${(plan.cell - width) / 2}px`, "aria-hidden": "true" }, svg("path", { d: `M${width * 0.1} ${height * 0.9} ${width * 0.9} ${height * 0.1}` })),
