@@ -45,6 +45,8 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   let dirty = new Set<LayerCard>();
   let frame = 0;
   let toAck: number | null = null;
+  /** Number of the snapshot received last; on the page it can be read once it is drawn. */
+  let shown = -1;
   let receivedAt = 0;
   const drawSoon = (which: Iterable<LayerCard>): void => {
     for (const card of which) dirty.add(card);
@@ -55,7 +57,10 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
       for (const card of batch) channel.guard(() => card.draw());
       bar.setSamples(Math.max(0, ...[...cards.values()].map(({ samples }) => samples)));
       // The kernel may send the next picture only now that this one is drawn.
-      if (toAck !== null) channel.ack(toAck);
+      if (toAck !== null) {
+        channel.ack(toAck);
+        list.dataset.snapshot = String(shown);
+      }
       // Who confirms late, as a hidden page does, may have been forgotten: it says again what it wants.
       if (toAck !== null && performance.now() - receivedAt > LATE) {
         wanted = "";
@@ -148,6 +153,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   };
   channel.onStrips((strips, buffers) => {
     toAck = strips.seq;
+    shown = strips.snapshot;
     receivedAt = performance.now();
     receive(strips, buffers.map(bytesOf));
     drawSoon([]);
