@@ -13,9 +13,12 @@ __all__ = ["Publisher"]
 INTERVAL_S = 0.05
 """At most 20 updates a second: past 1,000 messages a second a server drops them without a word."""
 
+BURST = 4
+"""Updates that may follow each other at once after a quiet moment: a step is `running`, then `paused`."""
+
 
 class Publisher:
-    """Calls `update` soon after a poke, on the event loop of the main thread, at most every 50 ms.
+    """Calls `update` soon after a poke, on the event loop of the main thread, at most 20 times a second.
 
     Many pokes make one update, of the latest state. While a cell keeps the loop busy, whoever holds the
     main thread (a training loop in a cell, `session.wait()`) calls `pump` instead.
@@ -27,7 +30,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._poked = False
         self._scheduled = False
-        self._last = 0.0
+        self._next = 0.0
 
     def find_loop(self) -> None:
         """Remember the running event loop (called from a cell, where there is one)."""
@@ -45,16 +48,18 @@ class Publisher:
 
     def pump(self) -> None:
         """Update now if one is due (main thread only)."""
+        now = time.monotonic()
         with self._lock:
-            if not self._poked or time.monotonic() - self._last < INTERVAL_S:
+            if not self._poked or now < self._next:
                 return
             self._poked = False
-            self._last = time.monotonic()
+            # A quiet moment earns a few updates without a wait between them, not more.
+            self._next = max(self._next, now - BURST * INTERVAL_S) + INTERVAL_S
         self._update()
 
     def _tick(self) -> None:
         with self._lock:
-            wait = INTERVAL_S - (time.monotonic() - self._last)
+            wait = self._next - time.monotonic()
             if wait <= 0:
                 self._scheduled = False
         if wait > 0 and self._loop is not None:

@@ -45,13 +45,18 @@ def jupyter_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Jupyter
         server.stop()
 
 
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Browser]:
-    # Playwright's own browser is a download that closed networks refuse: use the system's.
+def chromium_path() -> str:
+    """The system's Chromium: Playwright's own is a download that closed networks refuse."""
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next((found for name in names if (found := shutil.which(name))), None)
     if path is None:
         pytest.fail("no Chromium found: run `make setup`")
+    return path
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = chromium_path()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, headless=True, args=chromium_flags())
         yield browser
