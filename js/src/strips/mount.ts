@@ -149,8 +149,9 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   channel.onStrips((strips, buffers) => {
     toAck = strips.seq;
     receivedAt = performance.now();
-    receive(strips, buffers.map(bytesOf));
+    // The frame that confirms is ordered first: a picture that cannot be drawn must not stop those after it.
     drawSoon([]);
+    receive(strips, buffers.map(bytesOf));
   });
 
   const showStill = (): void => {
