@@ -81,6 +81,13 @@ describe("layered", () => {
     for (const p of all) for (const q of all) if (p !== q && p.y === q.y) expect(Math.abs(p.x - q.x)).toBeGreaterThanOrEqual(100);
     expect(paths).toHaveLength(edges.length + 3);
   });
+  it("puts a side chain just above where it is used", () => {
+    const names = ["in", "a", "b", "c", "mask", "eq"];
+    const edges = [["in", "a"], ["a", "b"], ["b", "c"], ["mask", "eq"], ["eq", "c"]].map(([from, to]) => ({ from: from as string, to: to as string }));
+    const { anchors } = layered(names, new Map(names.map((n) => [n, size])), edges, 15);
+    expect(anchors.get("eq")?.y).toBe(anchors.get("b")?.y);
+    expect(anchors.get("mask")?.y).toBe(anchors.get("a")?.y);
+  });
   it("copes with a cycle, as of a module that is called again", () => {
     const { paths, anchors } = layered(["a", "r", "b"], new Map(["a", "r", "b"].map((n) => [n, size])), [{ from: "a", to: "r" }, { from: "r", to: "b" }, { from: "b", to: "r" }], 15);
     expect(paths).toHaveLength(3);

@@ -95,10 +95,12 @@ function neverRan(node: GraphNode, tree: Tree): boolean {
 function drawEdge({ points, arrow, skip }: PlacedEdge): SVGElement[] {
   const end = points[points.length - 1];
   if (!end) return [];
-  const tip = arrow ? [...points.slice(0, -1), { x: end.x, y: end.y - 4 }] : points;
+  // An edge back to a module that is called again arrives from below.
+  const down = (points[points.length - 2]?.y ?? 0) <= end.y ? 1 : -1;
+  const tip = arrow ? [...points.slice(0, -1), { x: end.x, y: end.y - 4 * down }] : points;
   const line = svg("path", { class: skip ? "e res" : "e", d: edgePath(tip) });
   if (!arrow) return [line];
-  return [line, svg("path", { class: skip ? "ah res" : "ah", d: `M${end.x - 3} ${end.y - 5}h6l-3 5z` })];
+  return [line, svg("path", { class: skip ? "ah res" : "ah", d: `M${end.x - 3} ${end.y - 5 * down}h6l-3 ${5 * down}z` })];
 }
 
 /** Down, across half way between two points, and down again, with rounded corners. */

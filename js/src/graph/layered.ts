@@ -128,7 +128,7 @@ function withoutCycles(names: string[], edges: FlatEdge[]): { edge: FlatEdge; fr
   return edges.map((edge) => (back.has(edge) ? { edge, from: edge.to, to: edge.from, backward: true } : { edge, from: edge.from, to: edge.to, backward: false }));
 }
 
-/** Longest path from the sources; a source then moves down to just above what it feeds. */
+/** Longest path from the sources; what the first source does not feed then moves down to where it is used. */
 function assignRanks(names: string[], edges: FlatEdge[]): Map<string, number> {
   const incoming = new Map(names.map((name) => [name, 0]));
   const out = new Map<string, string[]>(names.map((name) => [name, []]));
@@ -139,17 +139,20 @@ function assignRanks(names: string[], edges: FlatEdge[]): Map<string, number> {
   const sources = names.filter((name) => !incoming.get(name));
   const ranks = new Map(names.map((name) => [name, 0]));
   const queue = [...sources];
-  for (let name = queue.shift(); name !== undefined; name = queue.shift()) {
+  const main = new Set(sources.slice(0, 1));
+  for (let i = 0; i < queue.length; i++) {
+    const name = queue[i] as string;
     for (const to of out.get(name) ?? []) {
       ranks.set(to, Math.max(ranks.get(to) ?? 0, (ranks.get(name) ?? 0) + 1));
+      if (main.has(name)) main.add(to);
       const left = (incoming.get(to) ?? 1) - 1;
       incoming.set(to, left);
       if (left === 0) queue.push(to);
     }
   }
-  for (const name of sources.slice(1)) {
+  for (const name of queue.reverse()) {
     const fed = (out.get(name) ?? []).map((to) => ranks.get(to) ?? 1);
-    if (fed.length) ranks.set(name, Math.min(...fed) - 1);
+    if (fed.length && !main.has(name)) ranks.set(name, Math.min(...fed) - 1);
   }
   return ranks;
 }

@@ -77,18 +77,22 @@ export class Root {
       target.append(h("style", { "data-nansense": "" }, css));
     };
     place();
-    // A host may attach the element, perhaps inside a shadow tree, only after `render` has returned.
-    const frame = requestAnimationFrame(() => {
+    // A host may attach the element, perhaps inside a shadow tree, only after `render` has returned; until then
+    // the browser knows neither its styles nor its colours. The first size tells that it has been attached.
+    const attached = new ResizeObserver(() => {
+      if (!this.element.isConnected) return;
+      attached.disconnect();
       place();
-      this.applyTheme();
+      this.applyTheme(true);
     });
-    this.cleanup.add(() => cancelAnimationFrame(frame));
+    attached.observe(this.element);
+    this.cleanup.add(() => attached.disconnect());
   }
 
-  private applyTheme(): void {
+  private applyTheme(always = false): void {
     const theme = themeOf(this.element);
     this.element.dataset.theme = theme;
-    if (theme === this.theme) return;
+    if (theme === this.theme && !always) return;
     this.theme = theme;
     for (const changed of this.themeHandlers) this.channel.guard(changed);
   }

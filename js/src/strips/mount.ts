@@ -155,8 +155,9 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     toAck = strips.seq;
     shown = strips.snapshot;
     receivedAt = performance.now();
-    receive(strips, buffers.map(bytesOf));
+    // The frame that confirms is ordered first: a picture that cannot be drawn must not stop those after it.
     drawSoon([]);
+    receive(strips, buffers.map(bytesOf));
   });
 
   const showStill = (): void => {

@@ -70,7 +70,8 @@ export class TileGrid {
 
   show(picture: GridPicture): void {
     const { plan, strip, title } = picture;
-    const fresh = this.picture?.plan.pitch !== plan.pitch || this.picture.plan.columns !== plan.columns;
+    const before = this.picture?.plan;
+    const fresh = !before || (["pitch", "columns", "cell", "gap"] as const).some((size) => before[size] !== plan[size]);
     this.picture = picture;
     this.element.setAttribute("aria-label", strip.layout === "tokens" ? `${title}, tokens by features` : `${title}, channels`);
     this.space.style.height = `${plan.rows * plan.pitch - 4}px`;
