@@ -28,7 +28,7 @@ def main() -> None:
 
         page = open_page("watch=stage1.0.conv1,tokens,wide")
         card = page.get_by_role("region", name="layer stage1.0.conv1", exact=True)
-        tile = card.locator("[data-kind=activations] .tile[data-channel='5'] canvas")
+        tile = card.locator("[data-kind=activations] .tile[data-channel='5'] .face")
         tile.hover(position={"x": 20, "y": 30})
         page.wait_for_timeout(20)
         print("at once:", card.locator(".ro").all_inner_texts())

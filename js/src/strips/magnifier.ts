@@ -3,7 +3,7 @@
 import { h, setText } from "../lib/dom";
 import { encodeAll } from "../lib/pixels";
 import type { Pair, Strip } from "../lib/protocol";
-import { paintLine, paintRaster, type Ink, type Look } from "./paint";
+import { paintLine, paintRaster, resize, type Ink, type Look } from "./paint";
 import type { Spot } from "./readout";
 
 const EDGE = 168;
@@ -50,17 +50,20 @@ export class Magnifier {
     const lines = strip.layout === "lines";
     const tile: Pair = values ? strip.full : strip.tile;
     const bytes = values ? encodeAll(values, strip.scale) : codes;
-    if (!bytes) return;
+    const context = this.canvas.getContext("2d");
+    if (!bytes || !context) return;
     if (lines) {
       this.canvas.style.cssText = `width:${LINE.width}px;height:${LINE.height}px`;
-      paintLine(this.canvas, bytes, tile, LINE, ratio, strip.unsigned, ink);
+      resize(this.canvas, Math.round(LINE.width * ratio), Math.round(LINE.height * ratio));
+      paintLine(context, 0, 0, bytes, tile, LINE, ratio, strip.unsigned, ink);
       return;
     }
     // Whole device pixels a value; a large tile is shown 1:1 and scrolls.
     const scale = Math.max(1, Math.round((EDGE * ratio) / Math.max(...strip.full)));
     const drawn = values ? scale : Math.max(1, Math.round(scale * Math.max(...strip.pool)));
     this.pixel = scale / ratio;
-    paintRaster(this.canvas, bytes, tile, drawn, look);
+    resize(this.canvas, tile[1] * drawn, tile[0] * drawn);
+    paintRaster(context, 0, 0, bytes, tile, drawn, look);
     this.canvas.style.cssText = `width:${strip.full[1] * this.pixel}px;height:${strip.full[0] * this.pixel}px`;
     this.mark(this.spot);
   }

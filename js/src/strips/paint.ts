@@ -10,31 +10,36 @@ export interface Look {
   warn: Rgb;
 }
 
-/** A tile as codes, `tile` rows and columns of them. */
-export function paintRaster(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, columns]: Pair, scale: number, look: Look): void {
+/** Makes a canvas so many device pixels large; clears it if that is new. True if it was. */
+export function resize(canvas: HTMLCanvasElement, width: number, height: number): boolean {
+  if (canvas.width === width && canvas.height === height) return false;
+  canvas.width = width;
+  canvas.height = height;
+  return true;
+}
+
+/** A tile as codes, `tile` rows and columns of them, with its corner at `left`, `top` (device pixels). */
+export function paintRaster(context: CanvasRenderingContext2D, left: number, top: number, codes: Uint8Array, [rows, columns]: Pair, scale: number, look: Look): void {
   const width = columns * scale;
   const height = rows * scale;
-  if (canvas.width !== width) canvas.width = width;
-  if (canvas.height !== height) canvas.height = height;
-  const context = canvas.getContext("2d");
-  if (!context || !width || !height) return;
+  if (!width || !height) return;
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const lut = lutFor(look.theme, look.unsigned);
   const warn = packed(look.warn);
   for (let row = 0; row < rows; row++) {
-    const top = row * scale;
+    const line0 = row * scale;
     let hatched = false;
-    for (let column = 0, at = top * width; column < columns; column++) {
+    for (let column = 0, at = line0 * width; column < columns; column++) {
       const code = codes[row * columns + column] ?? NAN;
       if (code < 3) hatched = true;
       const color = lut[code] ?? 0;
       for (let i = 0; i < scale; i++) pixels[at++] = color;
     }
-    for (let line = 1; line < scale; line++) pixels.copyWithin((top + line) * width, top * width, (top + 1) * width);
+    for (let line = 1; line < scale; line++) pixels.copyWithin((line0 + line) * width, line0 * width, (line0 + 1) * width);
     if (hatched) hatchRow(pixels, codes, row, columns, scale, warn);
   }
-  context.putImageData(image, 0, 0);
+  context.putImageData(image, left, top);
 }
 
 /** Stripes over the pixels of a row that are no number: `/` for NaN and +Inf, `\` for -Inf. */
@@ -59,13 +64,25 @@ export interface Ink {
 }
 
 /** One line plot: a row of codes, or two rows with the least and the largest of what was pooled. */
-export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, columns]: Pair, size: { width: number; height: number }, ratio: number, unsigned: boolean, ink: Ink): void {
+export function paintLine(
+  context: CanvasRenderingContext2D,
+  left: number,
+  top: number,
+  codes: Uint8Array,
+  [rows, columns]: Pair,
+  size: { width: number; height: number },
+  ratio: number,
+  unsigned: boolean,
+  ink: Ink,
+): void {
   const width = Math.round(size.width * ratio);
   const height = Math.round(size.height * ratio);
-  canvas.width = width;
-  canvas.height = height;
-  const context = canvas.getContext("2d");
-  if (!context) return;
+  context.save();
+  context.beginPath();
+  context.rect(left, top, width, height);
+  context.clip();
+  context.clearRect(left, top, width, height);
+  context.translate(left, top);
   const y = (code: number): number => {
     const share = (code - ZERO) / 126;
     return unsigned ? (1 - share) * (height - 2) + 1 : ((1 - share) / 2) * (height - 2) + 1;
@@ -86,9 +103,9 @@ export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, c
     }
     if (rows > 1) {
       // A column reaches to the one before, so that a steep line is not dashed.
-      const bottom = y(before ? Math.min(low, before[1]) : low);
-      const top = y(before ? Math.max(high, before[0]) : high);
-      context.fillRect(Math.floor(x(column)), top - ratio / 2, Math.ceil(width / columns), Math.max(ratio, bottom - top + ratio / 2));
+      const lowest = y(before ? Math.min(low, before[1]) : low);
+      const highest = y(before ? Math.max(high, before[0]) : high);
+      context.fillRect(Math.floor(x(column)), highest - ratio / 2, Math.ceil(width / columns), Math.max(ratio, lowest - highest + ratio / 2));
     } else if (before) context.lineTo(x(column), y(low));
     else context.moveTo(x(column), y(low));
     before = [low, high];
@@ -101,9 +118,10 @@ export function paintLine(canvas: HTMLCanvasElement, codes: Uint8Array, [rows, c
   for (let column = 0; column < columns; column++) {
     const code = Math.min(codes[column] ?? NAN, rows > 1 ? codes[columns + column] ?? NAN : 255);
     if (code > 2) continue;
-    for (let top = 0; top < height; top += 4) context.fillRect(Math.floor(x(column)), top, Math.max(1, width / columns), 2);
+    for (let dash = 0; dash < height; dash += 4) context.fillRect(Math.floor(x(column)), dash, Math.max(1, width / columns), 2);
     if (code === POSITIVE_INFINITY) context.fillRect(Math.floor(x(column)) - 1, 0, 3, 3);
   }
+  context.restore();
 }
 
 export function barColor(code: number, look: Look): string {

@@ -1,9 +1,11 @@
 // A scrolling grid of tiles that holds only the tiles on screen: images, and line plots for (C, L) tensors.
+// All tiles are painted on one canvas under their buttons: a canvas each makes a browser slow long before
+// their pixels do (20 cards are 640 tiles).
 
 import { h, svg } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Pair, Strip } from "../lib/protocol";
-import { paintLine, paintRaster, type Ink, type Look } from "./paint";
+import { paintLine, paintRaster, resize, type Ink, type Look } from "./paint";
 import { visibleChannels, type Plan } from "./plan";
 import type { Spot } from "./readout";
 
@@ -15,7 +17,8 @@ export interface GridEvents {
 
 interface Tile {
   button: HTMLButtonElement;
-  canvas: HTMLCanvasElement;
+  /** The part of the button that lies over the tile's pixels. */
+  face: HTMLElement;
   caption: HTMLElement;
   dead: boolean | null;
   /** The codes that are painted, so that nothing is painted twice. */
@@ -36,7 +39,10 @@ export interface GridPicture {
 }
 
 export class TileGrid {
-  private readonly space = h("div", { class: "tilespace" });
+  private readonly sheet = h("canvas", { class: "sheet", "aria-hidden": "true" });
+  private readonly space = h("div", { class: "tilespace" }, this.sheet);
+  /** First row of tiles that the sheet holds. */
+  private sheetRow = 0;
   readonly element = h("div", { class: "tiles", role: "group" }, this.space);
   private readonly ring = h("div", { class: "cross", hidden: true });
   private readonly tiles = new Map<number, Tile>();
@@ -94,7 +100,7 @@ export class TileGrid {
     const { plan, strip, ratio } = this.picture;
     const pixel = plan.scale / ratio;
     const size = Math.max(4, pixel + 2);
-    const left = (Math.floor(spot.col / strip.pool[1]) + 0.5) * pixel - size / 2 + tile.canvas.offsetLeft;
+    const left = (Math.floor(spot.col / strip.pool[1]) + 0.5) * pixel - size / 2 + tile.face.offsetLeft;
     const top = (Math.floor(spot.row / strip.pool[0]) + 0.5) * pixel - size / 2;
     this.ring.style.cssText = `left:${left}px;top:${top}px;width:${size}px;height:${size}px`;
     this.ring.hidden = false;
@@ -107,7 +113,22 @@ export class TileGrid {
     const { first, count } = visibleChannels(picture.plan, this.element.scrollTop, 1);
     for (const channel of [...this.tiles.keys()]) if (channel < first || channel >= first + count) this.drop(channel);
     if (!(this.current >= first && this.current < first + count)) this.current = first;
+    this.placeSheet(first, count, picture);
     for (let channel = first; channel < first + count; channel++) this.draw(channel, picture);
+  }
+
+  /** Lays the sheet under the rows on screen; what was painted is gone if it moved or grew. */
+  private placeSheet(first: number, count: number, { plan, ratio }: GridPicture): void {
+    const row = Math.floor(first / plan.columns);
+    const rows = Math.ceil((first + count) / plan.columns) - row;
+    const width = Math.round((plan.columns * (plan.cell + plan.gap) - plan.gap) * ratio);
+    const height = Math.round(rows * plan.pitch * ratio);
+    const resized = resize(this.sheet, width, height);
+    if (!resized && row === this.sheetRow) return;
+    this.sheetRow = row;
+    this.sheet.style.cssText = `top:${row * plan.pitch}px;width:${width / ratio}px;height:${height / ratio}px`;
+    this.sheet.getContext("2d")?.clearRect(0, 0, width, height);
+    for (const tile of this.tiles.values()) tile.painted = null;
   }
 
   private drop(channel: number): void {
@@ -130,27 +151,32 @@ export class TileGrid {
     tile.button.tabIndex = channel === this.current ? 0 : -1;
     tile.button.classList.toggle("blank", codes === null);
     const size = `${plan.width},${plan.height}`;
-    if (tile.canvas.dataset.size !== size) {
-      tile.canvas.dataset.size = size;
-      tile.canvas.style.cssText = `width:${plan.width}px;height:${plan.height}px`;
+    if (tile.face.dataset.size !== size) {
+      tile.face.dataset.size = size;
+      tile.face.style.cssText = `width:${plan.width}px;height:${plan.height}px`;
     }
     if (tile.dead !== dead) this.drawCaption(tile, channel, dead, average, picture);
     const key = `${look.theme}${look.unsigned}${size}${strip.tile}`;
-    if (!codes || (tile.painted === codes && tile.look === key)) return;
+    const context = this.sheet.getContext("2d");
+    if (!codes || !context || (tile.painted === codes && tile.look === key)) return;
+    const cell = Math.round((channel % plan.columns) * (plan.cell + plan.gap) * ratio);
+    const left = cell + Math.round(((plan.cell - plan.width) / 2) * ratio);
+    const top = Math.round((Math.floor(channel / plan.columns) - this.sheetRow) * plan.pitch * ratio);
+    if (tile.look !== key) context.clearRect(cell, top, Math.ceil(plan.cell * ratio), Math.ceil(plan.pitch * ratio));
     tile.painted = codes;
     tile.look = key;
-    if (strip.layout === "lines") paintLine(tile.canvas, codes, strip.tile, plan, ratio, strip.unsigned, picture.ink);
-    else paintRaster(tile.canvas, codes, strip.tile, plan.scale, look);
+    if (strip.layout === "lines") paintLine(context, left, top, codes, strip.tile, plan, ratio, strip.unsigned, picture.ink);
+    else paintRaster(context, left, top, codes, strip.tile, plan.scale, look);
   }
 
   private create(channel: number, plan: Plan): Tile {
-    const canvas = h("canvas", { "aria-hidden": "true" });
+    const face = h("span", { class: "face" });
     const caption = h("span", { class: "cap" });
     const row = Math.floor(channel / plan.columns);
     const style = `left:${(channel % plan.columns) * (plan.cell + plan.gap)}px;top:${row * plan.pitch}px;width:${plan.cell}px`;
-    const button = h("button", { type: "button", class: "tile", style, "data-channel": channel }, canvas, caption);
+    const button = h("button", { type: "button", class: "tile", style, "data-channel": channel }, face, caption);
     this.space.append(button);
-    return { button, canvas, caption, dead: null, painted: null, look: "" };
+    return { button, face, caption, dead: null, painted: null, look: "" };
   }
 
   private drawCaption(tile: Tile, channel: number, dead: boolean, average: boolean, { plan, strip, title }: GridPicture): void {
@@ -181,7 +207,7 @@ export class TileGrid {
     const tile = channel === null ? undefined : this.tiles.get(channel);
     if (!tile || channel === null || !this.picture) return null;
     const { strip } = this.picture;
-    const box = tile.canvas.getBoundingClientRect();
+    const box = tile.face.getBoundingClientRect();
     const col = Math.floor(((event.clientX - box.left) / box.width) * strip.tile[1]);
     const row = strip.layout === "lines" ? 0 : Math.floor(((event.clientY - box.top) / box.height) * strip.tile[0]);
     if (col < 0 || row < 0 || col >= strip.tile[1] || row >= strip.tile[0]) return null;
