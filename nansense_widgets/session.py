@@ -152,9 +152,13 @@ class Session:
         """
         self._close("closed by session.close()")
 
-    def _close(self, why: str) -> None:
-        if self._run.close(why) and self._capture is not None and not self._run.is_inside_batch:
+    def _close(self, why: str, *, keep_state: bool = True) -> None:
+        if not self._run.close(why) or self._capture is None:
+            return
+        if not self._run.is_inside_batch:
             self._capture.close()
+        if not keep_state:
+            self._hub.keep_last_picture(then=self._capture.release)
 
     # ------------------------------------------------------------------ run control
 

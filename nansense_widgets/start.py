@@ -79,7 +79,7 @@ def _replace_earlier(session: Session, model: nn.Module) -> None:
     for key in keys:
         earlier = _open.get(key)
         if earlier is not None:
-            earlier._close("replaced by a newer session")  # noqa: SLF001  both make up the entry point
+            earlier._close("replaced by a newer session", keep_state=False)  # noqa: SLF001  one entry point
         _open[key] = session
 
 

@@ -39,6 +39,10 @@ class ArchitectureBuilder:
         self._traced = False
         self.architecture = self._build(self._version)
 
+    def let_go(self) -> None:
+        """Drop the model; the architecture stays as it is."""
+        self.index = ModuleIndex.of(nn.Module())
+
     def add(self, trace: Trace) -> bool:
         """Merge a traced batch; True if that changed the architecture."""
         if not trace.ran:

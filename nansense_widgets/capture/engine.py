@@ -42,7 +42,7 @@ class CaptureEngine:
         self.error = ""
         """What went wrong in a capture, for the widgets to show; the run has gone on."""
         self._compiled = self.model is not model
-        self._optimizers = optimizers
+        self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
         self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
@@ -50,6 +50,7 @@ class CaptureEngine:
         self._number = 0
         self._traced_phases: set[tuple[str, int]] = set()
         self._under_way: _Capture | None = None
+        self._closed = False
 
     # ------------------------------------------------------------ what is watched (any thread)
 
@@ -81,6 +82,8 @@ class CaptureEngine:
         The whole forward is traced where somebody will look (it pauses) and in the first captured batch of
         a phase in an epoch; else only the watched layers are tapped.
         """
+        if self._closed:
+            return
         began = time.perf_counter()
         try:
             if not self._builder.index.is_current():
@@ -117,14 +120,25 @@ class CaptureEngine:
             capture.remove()
 
     def close(self) -> None:
-        """Take down whatever is installed."""
+        """Take down whatever is installed and let go of the model; what was learned of it stays."""
+        self._take_down()
+        self._closed = True
+        self._builder.let_go()
+        self.model = nn.Module()
+        self._optimizers = ()
+
+    def release(self) -> None:
+        """Let go of the last snapshot, which may be large."""
+        self.snapshot = None
+
+    def _take_down(self) -> None:
         capture, self._under_way = self._under_way, None
         if capture is not None:
             capture.remove()
 
     def _fail(self, error: Exception) -> None:
         self.error = f"this batch could not be captured: {type(error).__name__}: {error}"
-        self.close()
+        self._take_down()
 
 
 class _Capture:

@@ -129,7 +129,13 @@ class Worker:
             pass
         except BaseException as error:  # kept for `wait` and shown by the widgets; nothing is lost
             self._error = error
+        # A session may be kept for its last state; the loop's data need not be.
+        self._loop, self._args, self._kwargs = _ended, (), {}
         self._on_end(self._error)
+
+
+def _ended() -> None:
+    """Stands in for a loop that is over."""
 
 
 class _ThreadSettings:

@@ -49,6 +49,9 @@ class SessionWidget(anywidget.AnyWidget):
     def paint(self) -> None:
         """Send what the open views want of a new snapshot (painter thread)."""
 
+    def keep_picture(self) -> None:
+        """Keep what shall be seen when the session's tensors are gone (painter thread)."""
+
     def handle(self, message: dict[str, Any]) -> None:
         """Answer one request of a view (painter thread)."""
         if message.get("type") == "action":

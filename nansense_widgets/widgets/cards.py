@@ -18,6 +18,7 @@ from nansense_widgets.widgets.source import Source
 __all__ = ["CardPainter"]
 
 NOT_YET = "no batch has been captured yet"
+RELEASED = "released: this session is closed and a newer one has taken its place"
 WATCHED_LATER = "not captured: watched after this batch ran; step to capture it"
 
 
@@ -46,7 +47,7 @@ class CardPainter:
         note = "" if snapshot is None or not calls else snapshot.missing.get(layer, "")
         if snapshot is not None and not snapshot.complete:
             note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))
-        why = _why_missing(snapshot, layer, calls, want["call"])
+        why = self._why_missing(snapshot, layer, calls, want["call"])
         strips = [
             self._strip(snapshot, kind, leaves[index], node, want, buffers)
             if leaves and not why
@@ -76,7 +77,7 @@ class CardPainter:
         reply: dict[str, Any] = {
             "type": "exact",
             "snapshot": -1 if snapshot is None else snapshot.number,
-            "missing": _why_missing(snapshot, layer, calls, want["call"]),
+            "missing": self._why_missing(snapshot, layer, calls, want["call"]),
             "channel": channel,
             "window": (0, 0, 0, 0),
             "dtype": "float32",
@@ -147,6 +148,17 @@ class CardPainter:
             "buffer": len(buffers) - 1,
         }
 
+    def _why_missing(
+        self, snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int
+    ) -> str:
+        if snapshot is None:
+            return RELEASED if self._source.status.word == "closed" else NOT_YET
+        if not calls:
+            return snapshot.missing.get(layer, WATCHED_LATER)
+        if _call(calls, number) is None:
+            return f"there was no call {number} in this batch: {len(calls)} in all"
+        return ""
+
     def _range(
         self,
         number: int,
@@ -165,16 +177,6 @@ class CardPainter:
 
 def _call(calls: Sequence[LayerCall], number: int) -> LayerCall | None:
     return next((call for call in calls if call.call == number), None)
-
-
-def _why_missing(snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int) -> str:
-    if snapshot is None:
-        return NOT_YET
-    if not calls:
-        return snapshot.missing.get(layer, WATCHED_LATER if layer not in snapshot.watched else "no tensor")
-    if _call(calls, number) is None:
-        return f"there was no call {number} in this batch: {len(calls)} in all"
-    return ""
 
 
 def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, str]:

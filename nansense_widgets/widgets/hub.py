@@ -62,6 +62,20 @@ class Hub:
             self.painter.submit_latest("paint", self._paint)
             self.publisher.poke()
 
+    def keep_last_picture(self, then: Callable[[], None]) -> None:
+        """Keep a small picture of the last snapshot in the widgets, after which it is needed no more."""
+        if not self._widgets:
+            then()
+            return
+
+        def keep() -> None:
+            for widget in list(self._widgets.values()):
+                widget.keep_picture()
+            then()
+            self.publisher.poke()
+
+        self.painter.submit(keep)
+
     def perform(self, name: str, args: dict[str, Any]) -> str:
         """Carry out an action of a view; the error's text, or "" if it went well."""
         try:

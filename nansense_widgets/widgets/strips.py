@@ -127,13 +127,15 @@ class StripsPart(SessionWidget):
     def _still_later(self) -> None:
         if self._still_timer is None:
             self._still_timer = threading.Timer(
-                STILL_AFTER_S, lambda: self._hub.painter.submit(self._make_still)
+                STILL_AFTER_S, lambda: self._hub.painter.submit(self.keep_picture)
             )
             self._still_timer.daemon = True
             self._still_timer.start()
 
-    def _make_still(self) -> None:
+    def keep_picture(self) -> None:
         self._still_timer = None
+        if self._source.snapshot is None:
+            return
         names = list(self.layers) or list(self._source.watched_layers)
         wants = [_still_want(name) for name in names[:STILL_LAYERS]]
         strips, buffers = self._strips("", 0, wants)
