@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +49,7 @@ session = nansense_widgets.start(model, optimizer=optimizer)
 _ = session.launch(train)
 """
 
-# From the click to the end of the frame in which a newer snapshot has been drawn, in ms, by the page's clock.
+# From the click to the end of the frame in which a newer snapshot has been drawn, in ms.
 STEP = """
 async () => {
   const list = document.querySelector("[data-snapshot]");
@@ -124,7 +124,8 @@ def opened(lab: Lab) -> tuple[Tab, float]:
     tab.execute("session.wait_until_paused(timeout=30); session.watch('0')")
     began = time.monotonic()
     tab.page.evaluate(
-        "() => { const {shell, commands} = window.jupyterapp; shell.currentWidget.content.activeCellIndex = 1;"
+        "() => { const {shell, commands} = window.jupyterapp;"
+        " shell.currentWidget.content.activeCellIndex = 1;"
         " return commands.execute('notebook:run-cell').then(() => null); }"
     )
     tab.page.get_by_role("region", name="nansense training debugger").wait_for()

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import nansense_widgets
-from nansense_widgets import Session
+from nansense_widgets import BatchSnapshot, Session
 
 TIMEOUT_S = 20.0
 
@@ -46,9 +46,13 @@ class Driver:
         return self.session.live_position.key
 
     @property
-    def shown(self) -> tuple[str, int, int]:
+    def snapshot(self) -> BatchSnapshot:
         assert self.session.snapshot is not None
-        return self.session.snapshot.position.key
+        return self.session.snapshot
+
+    @property
+    def shown(self) -> tuple[str, int, int]:
+        return self.snapshot.position.key
 
     def finish(self) -> Any:
         self.session.detach()

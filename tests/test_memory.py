@@ -15,8 +15,7 @@ def test_a_replaced_session_lets_model_and_tensors_go() -> None:
     dashboard = session.dashboard()
     session.watch("*")
     driver.do("step_batch")
-    assert session.snapshot is not None
-    activation = weakref.ref(session.snapshot.activations["1"])
+    activation = weakref.ref(driver.snapshot.activations["1"])
     model = weakref.ref(session._capture.model)  # type: ignore[union-attr]  # noqa: SLF001
     started = nansense_widgets.start(model())  # type: ignore[arg-type]
     started.close()
