@@ -74,7 +74,8 @@ class BatchSnapshot:
         weights: values at the end of the batch, so after `optimizer.step()`, by parameter name as in
             `model.named_parameters()`.
         weight_gradients: by parameter name. With `start(optimizer=)` those that the optimizer used (after
-            clipping, before a later `zero_grad`); otherwise as backward accumulated them.
+            clipping, before a later `zero_grad`); otherwise as backward accumulated them. In a batch
+            without a backward (validation), what `parameter.grad` still holds from an earlier one.
         optimizer_state: parameter name to state key to tensor; scalar entries (Adam's `step`) are 0-dim.
         optimizer_hyperparams: parameter name to the numeric settings of its group (`lr`, `momentum`, …);
             True and False are 1.0 and 0.0.
