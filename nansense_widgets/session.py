@@ -42,7 +42,9 @@ class Session:
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
     `step_run`, `stop`, `watch` and so on, from any thread, or clicks the widgets, which call the same
-    methods. With `enabled=False` every method is a no-op that costs next to nothing.
+    methods. Commands return at once: `wait_until_paused` waits for what they lead to. A command given
+    before the first batch counts too, so that `detach()` or `step_run()` before `launch` passes over the
+    first pause. With `enabled=False` nothing is captured or paused, at next to no cost.
     """
 
     def __init__(
@@ -69,11 +71,18 @@ class Session:
         """Iterate `loader` with each item inside its batch.
 
         The loop's body runs inside the batch: what it computes is captured, and training pauses when the
-        loop asks for the next item. `epoch` defaults to the one `epochs()` last gave.
+        loop asks for the next item. After a `break`, a pause that is due comes before the next batch.
+
+        Args:
+            loader: a DataLoader or any other iterable; its `len()`, if it has one, tells the phase's length.
+            phase: e.g. `"train"` or `"val"`.
+            epoch: counted from 0; by default the one `epochs()` last gave.
 
         Raises:
             ValueError, TypeError: at the call, for an empty or non-string phase, a negative epoch, or a
-                loader that cannot be iterated.
+                loader that cannot be iterated; in the loop, where a declared schedule has no such phase or
+                not as many batches.
+            SessionStateError: in the loop, if a batch begins inside another one.
         """
         phase, epoch = checked_phase(phase), checked_epoch(epoch)
         if not hasattr(loader, "__iter__") and not hasattr(loader, "__getitem__"):
@@ -92,7 +101,13 @@ class Session:
     ) -> AbstractContextManager[None]:
         """One batch as a context manager, for loops that `batches` does not fit.
 
-        `item` is the batch as the loader gave it; going back to it needs it.
+        Args:
+            phase: as for `batches`.
+            epoch: as for `batches`.
+            item: the batch as the loader gave it. Going back to a batch will need it; nothing uses it yet.
+
+        Raises:
+            ValueError, TypeError, SessionStateError: as for `batches`.
         """
         phase, epoch = checked_phase(phase), checked_epoch(epoch)
         if not self._enabled:
@@ -104,7 +119,7 @@ class Session:
         """Yield 0 … n - 1 and tell `batches` the epoch; `n` defaults to `start(epochs=)`.
 
         Raises:
-            ValueError: if neither gives the number of epochs.
+            ValueError: if neither gives the number of epochs, or `n` is negative.
         """
         count = self.schedule.epochs if n is None else n
         if count is None:
@@ -115,7 +130,13 @@ class Session:
     def set_schedule(self, *, epochs: int | None = None, phases: Mapping[str, int] | None = None) -> None:
         """Declare the schedule anew while it runs; batch counters are kept.
 
-        `phases` (name to batches an epoch) replaces the phases and makes the schedule a declared one.
+        Args:
+            epochs: epochs of the whole run; None leaves them as they are.
+            phases: name to batches an epoch (at least 1); replaces the phases and makes the schedule a
+                declared one. None leaves them as they are.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument, naming it.
         """
         self.schedule.update(epochs=epochs, phases=phases)
         self._hub.changed()
@@ -123,7 +144,11 @@ class Session:
     def launch(self, loop: Loop, *args: Any, **kwargs: Any) -> Loop:
         """Run `loop(*args, **kwargs)` in a worker thread; a call or a decorator. Returns `loop` itself.
 
+        The worker computes with the grad mode, default device and CUDA device of the calling thread. A
+        loop that has ended may be followed by another one.
+
         Raises:
+            TypeError: if `loop` cannot be called.
             SessionStateError: if a loop of this session still runs, or the session is closed.
         """
         if not callable(loop):
@@ -134,21 +159,29 @@ class Session:
     def wait(self, timeout: float | None = None) -> bool:
         """Wait for the launched loop; True when it has ended, False after `timeout` seconds.
 
-        Raises what the loop raised. A kernel interrupt meanwhile pauses training and raises
-        `KeyboardInterrupt` here. A paused loop ends only when somebody resumes it: where nobody will press
-        a button, call `detach()` first.
+        A paused loop ends only when somebody resumes it: where nobody will press a button, call `detach()`
+        first. In a notebook, widgets go on working meanwhile.
+
+        Raises:
+            SessionStateError: if nothing was launched.
+            KeyboardInterrupt: after a kernel interrupt, which also pauses training.
+            BaseException: what the loop raised.
         """
         return self._run.wait(timeout)
 
     @property
     def result(self) -> Any:
-        """What the launched loop returned; raises what it raised."""
+        """What the launched loop returned; raises what it raised.
+
+        Raises `SessionStateError` if nothing was launched, the loop has not ended, or `close` ended it.
+        """
         return self._run.worker.result
 
     def close(self) -> None:
         """End the session: a launched loop ends at its next batch, any other goes on unwatched.
 
-        Hooks are gone afterwards; the widgets keep the last captured state and say that it is closed.
+        Waits for a launched loop, 10 seconds at most; the loop ends by a `LoopClosed`. Hooks are gone
+        afterwards; the widgets keep the last captured state and say that it is closed.
         """
         self._close("closed by session.close()")
 
@@ -163,15 +196,22 @@ class Session:
     # ------------------------------------------------------------------ run control
 
     def step_batch(self) -> None:
-        """Run one batch, show it and pause."""
+        """Run one batch, show it and pause.
+
+        Given while training runs, this command and those below change how it goes on.
+        """
         self._go(Mode.STEP)
 
     def step_phase(self) -> None:
-        """Run to the first batch of the next phase and pause before it, the finished phase shown."""
+        """Run to the first batch of the next phase and pause before it.
+
+        What is shown then is the last batch of the finished phase. Where the phase's length is not known
+        (no `len(loader)`, first epoch) every batch is captured, because each may be the last.
+        """
         self._go(Mode.UNTIL_PHASE_CHANGE)
 
     def step_epoch(self) -> None:
-        """Run to the first batch of the next epoch and pause before it, the finished epoch shown."""
+        """Run to the first batch of the next epoch and pause before it; as `step_phase` otherwise."""
         self._go(Mode.UNTIL_EPOCH_CHANGE)
 
     def step_until_position(self, phase: str | int, epoch: int, batch_idx: int) -> None:
@@ -183,13 +223,20 @@ class Session:
             batch_idx: counted from 0 within the phase and epoch.
 
         Raises:
-            ValueError: for a position outside the known schedule, or one that training has passed.
+            TypeError: for an argument of another type.
+            ValueError: for a position outside the known schedule, or one that training has passed. A phase
+                that has not been seen may still come, so any name is taken; a batch that never comes is
+                never reached.
         """
         if self._enabled:
             self._run.go_until(phase, epoch, batch_idx)
 
     def step_run(self) -> None:
-        """Run to the last batch of the run, show it and pause."""
+        """Run to the last batch of the run, show it and pause.
+
+        Which batch is the last has to be known: the number of epochs, and the phases with their lengths, as
+        declared or as learned in the first epoch. Otherwise training runs to its end without a pause.
+        """
         self._go(Mode.UNTIL_END)
 
     def detach(self) -> None:
@@ -197,7 +244,7 @@ class Session:
         self._go(Mode.DETACH)
 
     def stop(self) -> None:
-        """Pause at the next batch, which is captured."""
+        """Pause at the next batch, which is captured; no effect while paused or within a single step."""
         if self._enabled:
             self._run.control.stop()
 
@@ -214,8 +261,14 @@ class Session:
     def set_update_frequency(self, *, unit: str, n: int = 1, phase: str | None = None) -> None:
         """How often views refresh while training runs.
 
-        `unit="epoch"`: on the first batch of every `n`-th epoch (the default, with `n=1`);
-        `unit="batch"`: on every `n`-th batch, counting only those of `phase` if one is given.
+        Args:
+            unit: `"epoch"`: on the first batch of every `n`-th epoch (the default, with `n=1`);
+                `"batch"`: on every `n`-th batch, counting only those of `phase` if one is given.
+            n: at least 1.
+            phase: only with `unit="batch"`.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument, naming it, or a phase that is not known.
         """
         self._run.loop.frequency = UpdateFrequency.checked(unit, n, phase, self.schedule.phase_order)
         self._hub.changed()
@@ -234,6 +287,7 @@ class Session:
                 forward, ops are not known yet and any name is taken on trust.
 
         Raises:
+            TypeError: if one is no string.
             ValueError: if one matches no layer; nothing is watched then.
         """
         if self._capture is None:
@@ -245,7 +299,12 @@ class Session:
         return [name for name in names if name not in before]
 
     def unwatch(self, *layers: str) -> list[str]:
-        """Stop watching layers (names, globs or classes); with none given, all. Returns those dropped."""
+        """Stop watching layers (names, globs or classes); with none given, all. Returns those dropped.
+
+        Raises:
+            TypeError: if one is no string.
+            ValueError: if one matches no layer; nothing changes then.
+        """
         if self._capture is None:
             return []
         before = self._capture.watched
@@ -266,7 +325,10 @@ class Session:
 
     @property
     def architecture(self) -> Architecture:
-        """Layers (name, class, shapes, calls, …) and data-flow edges, as the real forwards showed them."""
+        """Layers (name, class, shapes, calls, …) and data-flow edges, as the real forwards showed them.
+
+        An immutable state: read it anew for what later forwards added.
+        """
         if self._capture is None:
             return Architecture(model=self._model_name, nodes={}, edges=frozenset())
         return self._capture.architecture
@@ -315,7 +377,11 @@ class Session:
 
     @property
     def is_running(self) -> bool:
-        """Whether training advances: False while paused, before it begins and after it ended."""
+        """Whether training advances: False while paused, before it begins and after it ended.
+
+        The end of a loop is known where `launch` or a notebook cell runs it. A loop on the main thread of a
+        plain script counts as running until `close()`.
+        """
         return self.status.word == "running"
 
     @property
@@ -325,7 +391,7 @@ class Session:
 
     @property
     def failure(self) -> LoopFailure | None:
-        """The exception that ended the loop, with the batch it died on."""
+        """The exception that ended the loop, with the batch it died on; None without one."""
         return self._run.failure
 
     @property
@@ -349,7 +415,16 @@ class Session:
     def wait_until_paused(self, *, after_pauses: int = 0, timeout: float | None = None) -> bool:
         """Wait until training is paused and has paused more than `after_pauses` times.
 
-        Returns False after `timeout` seconds, or at once if the loop has ended or the session closed.
+        To wait for what a command leads to, read `pause_count` before the command and give it here:
+
+        ```python
+        before = session.pause_count
+        session.step_epoch()
+        session.wait_until_paused(after_pauses=before, timeout=60)
+        ```
+
+        Returns False after `timeout` seconds (None: no limit), or at once if the loop has ended or the
+        session is closed or disabled.
         """
         return self._enabled and self._run.wait_until_paused(after_pauses, timeout)
 
@@ -371,7 +446,10 @@ class Session:
         """Cards of the given layers (which become watched), or of all watched ones if none is given.
 
         Args:
-            layers: names, globs or classes, as for `watch`.
+            layers: names, globs or classes, as for `watch`. Globs and classes mean the layers known now.
+
+        Raises:
+            TypeError, ValueError: as for `watch`.
         """
         names = select_layers(self.architecture, layers, also=(), on_trust=True) if self._enabled else []
         if names:

@@ -40,16 +40,24 @@ def start(
     started earlier for the same model, or in the same notebook cell, is closed first.
 
     Args:
-        model: any module; its own forward always runs, nothing in it is changed.
+        model: any module, compiled or not; its own forward always runs, nothing in it is changed.
         epochs: how many there will be, if `session.epochs(n)` does not say.
-        phases: phase name to batches an epoch.
-        enabled: False makes every call of the session a no-op, to leave the wiring in place.
-        optimizer: one or several; snapshots then hold their state and hyperparameters.
-        scheduler: one or several; kept for going back in time.
-        input_mean: with `input_std`, undoes the normalisation of shown inputs (`x * std + mean`): a
-            number, one a channel, or a dict of these by input name.
-        input_std: likewise.
-        input_transform: maps a sample to 1 or 3 channels that can be drawn, or a dict by input name.
+        phases: phase name to batches an epoch (at least 1), in the order in which they run. A loop that
+            then asks for another phase, or for more batches, gets a `ValueError`.
+        enabled: False makes the session inert, to leave the wiring in place: nothing is captured or
+            paused, and `session.launch` only runs the loop.
+        optimizer: one or several; snapshots then hold their state and hyperparameters, and weight
+            gradients as `optimizer.step()` used them.
+        scheduler: one or several. Checked and kept; nothing uses it yet.
+        input_mean: the mean that the loader took from the inputs, so that `x * std + mean` is the picture:
+            a number, one a channel, or a dict of these by input name. Checked and kept; inputs are shown
+            as the model gets them for now.
+        input_std: likewise; positive.
+        input_transform: maps a sample of shape (C, H, W) to 1 or 3 channels that can be drawn, or a dict
+            of these by input name. Checked and kept, as `input_mean`.
+
+    Returns:
+        The session. Its loop has not begun; the first batch will pause.
 
     Raises:
         TypeError, ValueError: for a wrong argument, naming it.

@@ -53,9 +53,15 @@ class ArchitectureNode:
 class Architecture:
     """All layers known so far and the data flow between them.
 
-    `edges` go from producer to consumer and join layers with no layers inside, so that they can be drawn
-    at any level of folding. Before the first forward (`traced` False) there are modules and inputs only.
     Over a run, edges and layers of all traced forwards add up: control flow may differ from batch to batch.
+
+    Attributes:
+        model: class of the model.
+        nodes: layers by name; those that ran come in the order of execution.
+        edges: pairs of names, from producer to consumer. They join layers with no layers inside, so that
+            they can be drawn at any level of folding.
+        traced: False before the first forward, when there are modules and inputs only.
+        version: grows with every change.
     """
 
     model: str
@@ -65,7 +71,10 @@ class Architecture:
     version: int = 0
 
     def select(self, pattern: str) -> list[str]:
-        """Names that a pattern means: a name, a glob over names (`stage1.*`), or a class (`Conv2d`)."""
+        """Names that a pattern means: a name, a glob over names (`stage1.*`), or a class (`Conv2d`).
+
+        Case matters; another name of a shared module means its first one. Empty if nothing matches.
+        """
         if pattern in self.nodes:
             return [pattern]
         for node in self.nodes.values():

@@ -16,8 +16,15 @@ __all__ = ["BatchSnapshot", "Cost", "LayerCall", "LeafValue"]
 class LeafValue:
     """One output tensor of one call of a layer, and the gradient of the loss with respect to it.
 
-    `path` continues the layer's name (`""`, `[1][0]`, `.logits`). Where a tensor is None its `…_reason`
-    says why. `part` says what was left out of a very large tensor, else it is empty.
+    Several backward calls in one batch add up.
+
+    Attributes:
+        path: continues the layer's name (`""`, `[1][0]`, `.logits`).
+        activation: a copy from the moment when the value existed; later ops in place do not show in it.
+        activation_reason: why `activation` is None, else empty.
+        gradient: in the shape of the activation.
+        gradient_reason: why `gradient` is None, else empty.
+        part: what was kept of a tensor above 64 MiB, e.g. `first 8 of 32 samples`; else empty.
     """
 
     path: str
@@ -38,7 +45,14 @@ class LayerCall:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a snapshot cost: layers and bytes copied, and seconds spent on the training thread."""
+    """What a snapshot cost.
+
+    Attributes:
+        layers: watched layers that gave values.
+        bytes: size of their activations and gradients; weights and optimizer state are not counted.
+        seconds: spent on the training thread before and after the batch; the copies that hooks make during
+            forward and backward are not in it.
+    """
 
     layers: int
     bytes: int
@@ -49,19 +63,29 @@ class Cost:
 class BatchSnapshot:
     """Immutable view of one batch; every tensor is an independent copy on the CPU.
 
+    Activations and their gradients have the shape and dtype of the layer's output. Weights, their gradients
+    and tensors of optimizer state have those of the parameter or state entry. Do not write to them: the
+    widgets draw the same tensors.
+
     Attributes:
         position: where the batch sat in the run.
         number: counts the snapshots of a session, from 0.
-        layers: all calls and output tensors of each watched layer that ran.
-        weights, weight_gradients: by parameter name, as in `model.named_parameters()`. Gradients are those
-            the optimizer used (after clipping, before `zero_grad`). For models of more than
-            32 MiB of parameters only the watched layers' ones are copied; `weights_part` then says so.
+        layers: all calls (up to 64) and output tensors of each watched layer that ran.
+        weights: values at the end of the batch, so after `optimizer.step()`, by parameter name as in
+            `model.named_parameters()`.
+        weight_gradients: by parameter name. With `start(optimizer=)` those that the optimizer used (after
+            clipping, before a later `zero_grad`); otherwise as backward accumulated them. In a batch
+            without a backward (validation), what `parameter.grad` still holds from an earlier one.
         optimizer_state: parameter name to state key to tensor; scalar entries (Adam's `step`) are 0-dim.
-        optimizer_hyperparams: parameter name to the numeric settings of its group (`lr`, `momentum`, …).
-        custom_activations, custom_weight_tensors: what tensor instruments gave.
+        optimizer_hyperparams: parameter name to the numeric settings of its group (`lr`, `momentum`, …);
+            True and False are 1.0 and 0.0.
+        custom_activations: empty for now.
+        custom_weight_tensors: empty for now.
+        weights_part: empty if all parameters are here. In a model of more than 32 MiB of parameters only
+            those that belong to watched layers directly are copied, and this says so.
         complete: False if the loop broke off or raised inside the batch.
         watched: the layers that were watched in this batch.
-        missing: why a watched layer has no values here.
+        missing: layer name to why it has no values here, or not of all calls.
         cost: what taking the snapshot cost.
     """
 
@@ -82,7 +106,10 @@ class BatchSnapshot:
 
     @property
     def activations(self) -> dict[str, torch.Tensor]:
-        """Layer name to its output: the first tensor of its first call. `layers` has the others."""
+        """Layer name to its output: the first tensor of its first call. `layers` has the others.
+
+        Layers without values are left out; `missing` and `layers` say why.
+        """
         return {name: leaf.activation for name, leaf in self._first() if leaf.activation is not None}
 
     @property

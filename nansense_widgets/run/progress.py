@@ -12,7 +12,17 @@ __all__ = ["Pace", "Progress"]
 
 @dataclass(frozen=True)
 class Progress:
-    """Batches done and in total (None: not known yet) of the epoch and the run; times in seconds."""
+    """How far the run is.
+
+    Attributes:
+        epoch_done: batches finished in the current epoch, all phases together.
+        epoch_total: batches of an epoch; None while a phase or its length is not known.
+        epoch_left_s: seconds left of the epoch at the present pace; None if not known.
+        run_done: batches finished in the run.
+        run_total: batches of the run; None if not known.
+        run_left_s: seconds left of the run; None if not known.
+        batch_s: seconds a batch, averaged over about the last twenty; pauses do not count.
+    """
 
     epoch_done: int
     epoch_total: int | None

@@ -10,7 +10,13 @@ __all__ = ["RunStatus"]
 
 @dataclass(frozen=True)
 class RunStatus:
-    """`word` is what the status pill shows; `detail` a sentence, where there is more to say."""
+    """What a run is doing.
+
+    Attributes:
+        word: `waiting` until the first batch, then `paused` or `running`, and in the end `finished`, `failed`
+            (the loop raised) or `closed`; `disabled` throughout with `enabled=False`.
+        detail: a sentence, where there is more to say, else empty.
+    """
 
     word: Literal["waiting", "paused", "running", "finished", "failed", "closed", "disabled"]
     detail: str = ""
