@@ -1,24 +1,37 @@
 """A PyTorch training debugger that lives in the notebook."""
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
-from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
 from nansense_widgets.errors import LoopClosed, NansenseError, SessionStateError
+from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.start import start
 
 __all__ = [
     "Architecture",
     "ArchitectureNode",
+    "Axes",
     "BatchPosition",
     "BatchSnapshot",
+    "Cost",
+    "LayerCall",
+    "LeafValue",
     "LoopClosed",
+    "LoopFailure",
     "Mode",
     "NansenseError",
+    "Progress",
+    "RunStatus",
     "Schedule",
     "Session",
     "SessionStateError",
+    "UpdateFrequency",
     "start",
 ]

@@ -14,6 +14,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.selection import select_layers
 from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.errors import SessionStateError
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -186,10 +187,9 @@ class Session:
         self._close("closed by session.close()")
 
     def _close(self, why: str, *, keep_state: bool = True) -> None:
-        if not self._run.close(why) or self._capture is None:
+        if self._capture is None or not self._run.close(why):
             return
-        if not self._run.is_inside_batch:
-            self._capture.close()
+        self._capture.close()
         if not keep_state:
             self._hub.keep_last_picture(then=self._capture.release)
 
@@ -274,8 +274,11 @@ class Session:
         self._hub.changed()
 
     def _go(self, mode: Mode) -> None:
-        if self._enabled:
-            self._run.go(mode)
+        if not self._enabled:
+            return
+        if self._run.control.closed:
+            raise SessionStateError(f"this session is closed ({self.status.detail})")
+        self._run.go(mode)
 
     # ------------------------------------------------------------------ what is watched
 

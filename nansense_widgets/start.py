@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from nansense_widgets.media.inputs import InputConfig, InputTransform, MeanStd
-from nansense_widgets.run.kernel import cell_id
+from nansense_widgets.run.kernel import running_cell
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session import Session
 
@@ -79,16 +79,29 @@ def start(
     return session
 
 
+_last_run: tuple[str | None, weakref.WeakSet[Session]] = (None, weakref.WeakSet())
+
+
+def _of_this_run(run: str | None) -> weakref.WeakSet[Session]:
+    """Sessions that were started in this run of a cell."""
+    global _last_run  # noqa: PLW0603  cells run one after the other; only the current one matters
+    if run is None or _last_run[0] != run:
+        _last_run = (run, weakref.WeakSet())
+    return _last_run[1]
+
+
 def _replace_earlier(session: Session, model: nn.Module) -> None:
     keys: list[object] = [id(model)]
-    cell = cell_id()
+    cell, run = running_cell()
     if cell is not None:
         keys.append(cell)
     for key in keys:
         earlier = _open.get(key)
-        if earlier is not None:
+        # Several sessions may start in one run of a cell, for several models.
+        if earlier is not None and (key == id(model) or earlier not in _of_this_run(run)):
             earlier._close("replaced by a newer session", keep_state=False)  # noqa: SLF001  one entry point
         _open[key] = session
+    _of_this_run(run).add(session)
 
 
 def _as_list(name: str, value: Any, kinds: tuple[type, ...]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import weakref
 from dataclasses import dataclass
 from typing import Any
@@ -35,9 +36,12 @@ class Collector:
         self._dropped: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
         self.errors: dict[str, str] = {}
+        self.seconds = 0.0
+        """Time spent copying inside the user's forward and backward."""
 
     def take(self, layer: str, call: int, value: Any) -> None:
         """Copy the tensors in `value` now and listen for their gradients."""
+        began = time.perf_counter()
         try:
             records = self._layers.setdefault(layer, [])
             if len(records) >= MAX_CALLS:
@@ -46,6 +50,8 @@ class Collector:
             records.append((call, [self._leaf(path, tensor) for path, tensor in leaves(value)]))
         except Exception as error:  # an instrument must not end the run; the card shows it
             self.errors[layer] = f"not captured: {type(error).__name__}: {error}"
+        finally:
+            self.seconds += time.perf_counter() - began
 
     def finish(self) -> tuple[dict[str, tuple[LayerCall, ...]], dict[str, str]]:
         """Stop listening; return the calls of each layer, and why layers have none or not all of them."""
@@ -71,7 +77,7 @@ class Collector:
             # The hook sits on the value at this point of the program: a later op in place gives the
             # tensor a new history and leaves this hook on the old one.
             # Weak: a graph that outlives its batch must not keep what the batch captured.
-            self._handles.append(tensor.register_hook(_GradientHook(leaf)))
+            self._handles.append(tensor.register_hook(_GradientHook(leaf, self)))
             leaf.no_gradient = "no gradient: backward did not reach this value in this batch"
         return leaf
 
@@ -79,13 +85,15 @@ class Collector:
 class _GradientHook:
     """Keeps the gradient that flows through a value; several backward calls in a batch add up."""
 
-    def __init__(self, leaf: _Leaf) -> None:
+    def __init__(self, leaf: _Leaf, collector: Collector) -> None:
         self._leaf = weakref.ref(leaf)
+        self._collector = weakref.ref(collector)
 
     def __call__(self, gradient: torch.Tensor) -> None:
-        leaf = self._leaf()
-        if leaf is None:
+        leaf, collector = self._leaf(), self._collector()
+        if leaf is None or collector is None:
             return
+        began = time.perf_counter()
         try:
             kept = keep(gradient)
             before = leaf.gradient
@@ -95,6 +103,8 @@ class _GradientHook:
             leaf.gradient = kept
         except Exception as error:
             leaf.gradient = Kept(None, f"not captured: {type(error).__name__}: {error}")
+        finally:
+            collector.seconds += time.perf_counter() - began
 
 
 def _why_no_gradient(tensor: torch.Tensor) -> str:

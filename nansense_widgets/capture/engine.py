@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -90,7 +91,8 @@ class CaptureEngine:
                 self._builder.rebuild(self.model)
                 self._traced_phases.clear()
             new = (position.phase, position.epoch) not in self._traced_phases
-            trace = Trace(self._builder.index.parameter_names) if pauses or new else None
+            names = {id(p): name for name, p in self.model.named_parameters()}
+            trace = Trace(names) if pauses or new else None
             self._traced_phases.add((position.phase, position.epoch))
             self._under_way = _Capture(
                 self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
@@ -118,11 +120,21 @@ class CaptureEngine:
             self._fail(error)
         finally:
             capture.remove()
+            if self._closed:
+                self._let_go()
 
     def close(self) -> None:
-        """Take down whatever is installed and let go of the model; what was learned of it stays."""
-        self._take_down()
+        """Take down whatever is installed and let go of the model; what was learned of it stays.
+
+        A batch that is under way on another thread does it at its end: only that thread can.
+        """
         self._closed = True
+        capture = self._under_way
+        if capture is None or capture.is_mine:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        self._take_down()
         self._builder.let_go()
         self.model = nn.Module()
         self._optimizers = ()
@@ -156,6 +168,7 @@ class _Capture:
     ) -> None:
         self.trace = trace
         self.seconds = 0.0
+        self._thread = threading.current_thread()
         self._watched = watched
         self._builder = builder
         self._collector = Collector()
@@ -167,10 +180,15 @@ class _Capture:
             trace,
             self._forward_failed,
         )
-        selected, self._weights_part = select_parameters(model, watched)
+        selected, self._weights_part = select_parameters(model, watched, builder.architecture)
         self._parameters = ParameterWatch(selected, optimizers)
         self._forward_error = ""
         self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread may take it down: it is the one that installed it, or that one is gone."""
+        return self._thread is threading.current_thread() or not self._thread.is_alive()
 
     def install(self) -> None:
         self._forward.install()
@@ -189,6 +207,7 @@ class _Capture:
         self._forward.remove()
         layers, notes = self._collector.finish()
         weights, gradients, state, settings = self._parameters.finish()
+        in_hooks = self._collector.seconds + self._parameters.seconds
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
             if name not in layers and name not in notes:
@@ -205,7 +224,13 @@ class _Capture:
             complete=complete,
             watched=self._watched,
             missing=notes,
-            cost=Cost(len(layers), _bytes(layers), self.seconds + time.perf_counter() - began),
+            cost=Cost(
+                layers=len(layers),
+                bytes=_bytes(
+                    _tensors(layers), weights.values(), gradients.values(), *map(dict.values, state.values())
+                ),
+                seconds=in_hooks + self.seconds + time.perf_counter() - began,
+            ),
         )
 
     def _why_missing(self, name: str) -> str:
@@ -225,14 +250,19 @@ class _Capture:
         self._forward_error = f"not captured: {type(error).__name__}: {error}"
 
 
-def _bytes(layers: dict[str, tuple[LayerCall, ...]]) -> int:
-    total = 0
+def _tensors(layers: dict[str, tuple[LayerCall, ...]]) -> Iterator[torch.Tensor]:
     for calls in layers.values():
         for call in calls:
             for leaf in call.leaves:
-                for tensor in (leaf.activation, leaf.gradient):
-                    if tensor is not None and not tensor.is_sparse:
-                        total += tensor.numel() * tensor.element_size()
+                yield from (t for t in (leaf.activation, leaf.gradient) if t is not None)
+
+
+def _bytes(*groups: Iterable[torch.Tensor]) -> int:
+    """Bytes of all tensors; of a sparse one those of its values and indices."""
+    total = 0
+    for tensor in itertools.chain(*groups):
+        parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
+        total += sum(part.numel() * part.element_size() for part in parts)
     return total
 
 

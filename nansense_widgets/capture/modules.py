@@ -33,7 +33,6 @@ class ModuleIndex:
     names: dict[int, str]
     """Name of a module by `id`; `""` is the root."""
     aliases: dict[str, str]
-    parameter_names: dict[int, str]
     inputs: tuple[str, ...]
     """Names of the forward's parameters; `*name` and `**name` for variadic ones."""
 
@@ -54,8 +53,7 @@ class ModuleIndex:
             names = {id(model): only}
         else:
             modules.pop("", None)
-        parameter_names = {id(p): name for name, p in model.named_parameters()}
-        return ModuleIndex(model, modules, names, aliases, parameter_names, _inputs(model))
+        return ModuleIndex(model, modules, names, aliases, _inputs(model))
 
     def is_current(self) -> bool:
         """Whether the model still has the same modules under the same names."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import time
+import weakref
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +13,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.values import Kept, keep, to_cpu
 
 __all__ = ["ParameterWatch", "select_parameters"]
@@ -19,16 +22,25 @@ ALL_BYTES = 32 * 2**20
 """Up to this size all parameters of a model are copied into a snapshot, above it the watched layers' ones."""
 
 
-def select_parameters(model: nn.Module, layers: Iterable[str]) -> tuple[dict[str, nn.Parameter], str]:
-    """Parameters to copy by name, and what part of all of them that is ("" for all)."""
+def select_parameters(
+    model: nn.Module, layers: Sequence[str], architecture: Architecture
+) -> tuple[dict[str, nn.Parameter], str]:
+    """Parameters to copy by name, and what part of all of them that is ("" for all).
+
+    Those of a layer are its own, those below it and, for an op, those it uses directly.
+    """
     everything = {
         name: p for name, p in model.named_parameters() if not isinstance(p, UninitializedParameter)
     }
     if sum(p.numel() * p.element_size() for p in everything.values()) <= ALL_BYTES:
         return everything, ""
-    owners = tuple(layers)
-    chosen = {name: p for name, p in everything.items() if name.rpartition(".")[0] in owners}
-    return chosen, f"parameters of the {len(owners)} watched layers only: {len(chosen)} of {len(everything)}"
+    wanted: set[str] = set()
+    for layer in layers:
+        node = architecture.nodes.get(layer)
+        wanted.update(() if node is None else node.parameters)
+        wanted.update(name for name in everything if name.startswith(f"{layer}."))
+    chosen = {name: p for name, p in everything.items() if name in wanted}
+    return chosen, f"parameters of the {len(layers)} watched layers only: {len(chosen)} of {len(everything)}"
 
 
 class ParameterWatch:
@@ -45,10 +57,14 @@ class ParameterWatch:
         self._optimizers = optimizers
         self._gradients: dict[str, Kept] = {}
         self._handles: list[RemovableHandle] = []
+        self.seconds = 0.0
+        """Time spent copying inside the user's backward and step."""
         self._names = {id(p): name for name, p in parameters.items()}
+        self._before: dict[str, _Gradient] = {}
 
     def install(self) -> None:
         """Begin to listen."""
+        self._before = {name: _Gradient(p) for name, p in self._parameters.items()}
         stepped: set[int] = set()
         for optimizer in self._optimizers:
             stepped.update(id(p) for group in optimizer.param_groups for p in group["params"])
@@ -80,7 +96,10 @@ class ParameterWatch:
             if kept.tensor is not None:
                 weights[name] = kept.tensor
             used = self._gradients.get(name)
-            if used is None and parameter.grad is not None:
+            # A gradient that this batch did not touch is an earlier one's (validation after training).
+            before = self._before.get(name)
+            touched = before is None or before.is_touched(parameter)
+            if used is None and parameter.grad is not None and touched:
                 used = keep(parameter.grad)
             if used is not None and (gradient := to_cpu(used).tensor) is not None:
                 gradients[name] = gradient
@@ -105,15 +124,39 @@ class ParameterWatch:
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None:
             return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
+        began = time.perf_counter()
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 name = self._names.get(id(parameter))
                 if name is not None and parameter.grad is not None:
                     self._gradients[name] = _kept(parameter.grad)
+        self.seconds += time.perf_counter() - began
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
+        began = time.perf_counter()
         if parameter.grad is not None:
             self._gradients[self._names[id(parameter)]] = _kept(parameter.grad)
+        self.seconds += time.perf_counter() - began
+
+
+class _Gradient:
+    """Which gradient a parameter had, and in which version, without keeping it alive."""
+
+    def __init__(self, parameter: torch.Tensor) -> None:
+        gradient = parameter.grad
+        self._gradient = None if gradient is None else weakref.ref(gradient)
+        self._version = _version(gradient)
+
+    def is_touched(self, parameter: torch.Tensor) -> bool:
+        """Whether the parameter has another gradient now, or that one changed in place."""
+        gradient = parameter.grad
+        if self._gradient is None or self._gradient() is not gradient:
+            return gradient is not None
+        return _version(gradient) != self._version
+
+
+def _version(tensor: torch.Tensor | None) -> int:
+    return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
 def _kept(tensor: torch.Tensor) -> Kept:

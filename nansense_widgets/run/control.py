@@ -10,7 +10,7 @@ from typing import Literal
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["RunControl"]
+__all__ = ["RunControl", "Standing"]
 
 Standing = Literal["before", "in", "after"]
 
@@ -136,12 +136,6 @@ class RunControl:
             self._changed.wait_for(lambda: reached() or self._closed or ended(), timeout)
             return reached()
 
-    def notify(self) -> None:
-        """Wake whoever waits, to look at the state again (a loop has ended, say)."""
-        with self._changed:
-            self._changed.notify_all()
-        self._on_change()
-
     # ------------------------------------------------------------ what the training thread calls
 
     def rest(self) -> None:
@@ -180,15 +174,16 @@ class RunControl:
                 return (phase, epoch, batch_idx) == (here, position.epoch, position.batch_idx)
             return False
 
-    def shows_boundary(self, position: BatchPosition, length_known: bool) -> bool:
-        """Whether a phase or epoch step may end with this batch, so that it must be captured.
+    def shows_boundary(self, position: BatchPosition, *, length_known: bool, may_end_run: bool) -> bool:
+        """Whether a phase, an epoch or the run may end with this batch, so that it must be captured.
 
-        Where a phase's length is not known, every batch may be the last one.
+        Where a phase's length is not known, every batch may be its last one. `may_end_run`: it is the last
+        epoch, and its phases are not known.
         """
         with self._changed:
-            return self._mode in (Mode.UNTIL_PHASE_CHANGE, Mode.UNTIL_EPOCH_CHANGE) and (
-                position.is_last_in_phase or not length_known
-            )
+            steps = self._mode in (Mode.UNTIL_PHASE_CHANGE, Mode.UNTIL_EPOCH_CHANGE)
+            ends = self._mode is Mode.UNTIL_END and may_end_run
+            return (steps or ends) and (position.is_last_in_phase or not length_known)
 
     def take_refresh(self) -> bool:
         """Whether a refresh was asked for; the caller serves it."""

@@ -16,7 +16,6 @@ from typing import Any
 from nansense_widgets.run.control import IDLE_WAIT_S, RunControl
 from nansense_widgets.run.kernel import ShellMailbox, current_kernel
 from nansense_widgets.run.mode import Mode
-from nansense_widgets.run.worker import Worker
 
 __all__ = ["Foreground"]
 
@@ -41,6 +40,8 @@ class Foreground:
         self._kernel = current_kernel()
         self._mailbox: ShellMailbox | None = None
         self._cell_hook: Callable[[Any], None] | None = None
+        self._interrupted_at = -1
+        """Number of pauses when the last interrupt came; a second one at the same number was not heeded."""
         self.notice = ""
 
     @property
@@ -56,13 +57,13 @@ class Foreground:
         signal.signal(signal.SIGINT, self._interrupted)
         return self._listen()
 
-    def wait_for(self, worker: Worker, timeout: float | None) -> bool:
-        """Wait for a worker; in a kernel's main thread its widgets go on working meanwhile."""
+    def wait_for(self, wait: Callable[[float | None], bool], timeout: float | None) -> bool:
+        """Call `wait(seconds)` until it is True or `timeout` is over; a kernel's widgets work meanwhile."""
         if self._kernel is None or threading.current_thread() is not threading.main_thread():
-            return worker.join(timeout)
+            return wait(timeout)
         poll = self._listen()
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not worker.join(0.02):
+        while not wait(0.02):
             poll()
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -124,11 +125,14 @@ class Foreground:
     # ------------------------------------------------------------ interrupts and failures of a cell
 
     def _interrupted(self, number: int, frame: Any) -> None:
-        """First interrupt: pause at the next batch. A second one, or one while paused, ends the cell."""
-        if self._control.closed or self._control.paused or "stop" in self._control.pending:
+        """First interrupt: pause at the next batch. One more before that, or while paused, ends the cell."""
+        pauses = self._control.pause_count
+        again = self._interrupted_at == pauses
+        if self._control.closed or self._control.paused or again:
             if _cell_runs():
                 signal.default_int_handler(number, frame)
             return
+        self._interrupted_at = pauses
         self._control.stop()
 
     def _watch_cell(self) -> None:

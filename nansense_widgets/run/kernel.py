@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["ShellMailbox", "cell_id", "current_kernel"]
+__all__ = ["ShellMailbox", "current_kernel", "running_cell"]
 
 COMM_MESSAGES = frozenset({"comm_msg", "comm_open", "comm_close"})
 
@@ -26,14 +26,15 @@ def current_kernel() -> Any | None:
     return getattr(shell, "kernel", None)
 
 
-def cell_id() -> str | None:
-    """Identity of the notebook cell that runs now, where the front end sends one."""
+def running_cell() -> tuple[str | None, str | None]:
+    """Identity of the notebook cell that runs now, where the front end sends one, and of this run of it."""
     kernel = current_kernel()
     if kernel is None:
-        return None
+        return None, None
     parent: dict[str, Any] = kernel.get_parent("shell") or {}
-    found = parent.get("metadata", {}).get("cellId")
-    return str(found) if found else None
+    cell = parent.get("metadata", {}).get("cellId")
+    run = parent.get("header", {}).get("msg_id")
+    return (str(cell) if cell else None), (str(run) if run else None)
 
 
 class ShellMailbox:

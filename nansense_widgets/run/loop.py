@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -66,10 +67,12 @@ class BatchLoop:
         self.poll: Callable[[], None] | None = None
         """Hears the kernel's messages, for a loop on the kernel's main thread; else None."""
         self.on_unattended: Callable[[], None] = lambda: control.go(Mode.DETACH)
+        self.on_exhausted: Callable[[], None] = lambda: None
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
-        self.broken_at: BatchPosition | None = None
-        """The batch that the loop last left before its end, by `break` or an exception."""
+        self._broken_at: BatchPosition | None = None
+        self._left_at: tuple[int, int] | None = None
+        self._paused_after_it = False
         self._on_change = on_change
         self._open: BatchPosition | None = None
         self._captures = False
@@ -83,17 +86,24 @@ class BatchLoop:
 
     def epochs(self, count: int) -> Iterator[int]:
         """Yield 0 … count - 1 and remember the epoch for `batches`."""
+        if self.position is not None:
+            self.restart()  # a second loop over epochs is a run of its own
         self.schedule.update(epochs=count)
         for epoch in range(count):
             self._epoch = epoch
             yield epoch
+        # Run ends with a pause. Where the last batch could not be told beforehand, it is here.
+        if self.control.mode is Mode.UNTIL_END and self.position is not None and not self._paused_after_it:
+            self._pause()
+        self.on_exhausted()
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
         """Yield the loader's items, each inside its batch."""
         here = self._epoch if epoch is None else epoch
         self._learn_length()
         if isinstance(loader, Sized):
-            with suppress(TypeError):  # a DataLoader over an IterableDataset has a `__len__` that raises
+            # Of an IterableDataset's loader it raises; whatever it raises, the loop would not have asked.
+            with suppress(Exception):
                 self.schedule.expect(phase, len(loader))
         for item in loader:
             if self.control.closed and not self._is_ours():
@@ -105,6 +115,9 @@ class BatchLoop:
             except GeneratorExit:
                 # `break`, or an exception on its way through the loop's body: which of the two cannot
                 # be told here, so the pause that is due waits for the next batch, if there is one.
+                caller = inspect.currentframe()
+                caller = None if caller is None else caller.f_back
+                self._left_at = None if caller is None else (id(caller), caller.f_lineno)
                 self.end(complete=False)
                 self._broke_off = (phase, here)
                 raise
@@ -129,6 +142,7 @@ class BatchLoop:
 
     def begin(self, phase: str, epoch: int) -> None:
         """Enter a batch: pause before it if a step ends here, then install what it needs."""
+        self._left_at = None
         if self._open is not None:
             raise SessionStateError(
                 f"a batch of phase {phase!r} begins inside the batch {self._open}: batches do not nest; "
@@ -162,7 +176,8 @@ class BatchLoop:
         self.pace.end()
         self._open = None
         self.schedule.finish_batch()
-        self.broken_at = None if complete else position
+        self._broken_at = None if complete else position
+        self._paused_after_it = False
         if self._captures:
             self.observer.end(position, complete=complete)
         self.standing = "after"
@@ -170,8 +185,24 @@ class BatchLoop:
         if self._captures and self.control.stops_at(position, self.schedule.phase_order):
             if complete:
                 self._pause()
+                self._paused_after_it = True
             else:
                 self._owes_pause = True
+
+    def batch_of(self, error: BaseException) -> BatchPosition | None:
+        """The batch that an exception which ended the loop was raised in, if it was one.
+
+        A generator that is left cannot tell a `break` from an exception. The line on which it was left
+        can: an exception that was raised there has that line in its traceback.
+        """
+        if self._broken_at is None or self._left_at is None:
+            return self._broken_at
+        trace = error.__traceback__
+        while trace is not None:
+            if (id(trace.tb_frame), trace.tb_lineno) == self._left_at:
+                return self._broken_at
+            trace = trace.tb_next
+        return None
 
     def has_begun(self, phase: str, epoch: int | None) -> bool:
         """Whether batches of this phase and epoch have been counted in this run."""
@@ -193,7 +224,8 @@ class BatchLoop:
         self.schedule.restart()
         self.position = None
         self.standing = "before"
-        self.broken_at = None
+        self._broken_at = None
+        self._left_at = None
         self._broke_off = None
         self._owes_pause = False
         self._seen_epoch = None
@@ -212,7 +244,9 @@ class BatchLoop:
         )
         asked = self.control.take_refresh()
         length_known = self.schedule.phase_count(position.phase) is not None
-        boundary = self.control.shows_boundary(position, length_known)
+        last_epoch = self.schedule.epochs is not None and position.epoch == self.schedule.epochs - 1
+        may_end_run = last_epoch and not self.schedule.order_is_known
+        boundary = self.control.shows_boundary(position, length_known=length_known, may_end_run=may_end_run)
         return pauses or due or asked or boundary
 
     def _learn_length(self) -> None:

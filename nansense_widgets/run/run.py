@@ -43,6 +43,7 @@ class Run:
         self.loop = BatchLoop(schedule, self.control, observer, on_change)
         self.failure: LoopFailure | None = None
         self._foreground = Foreground(self.control, pump, self._loop_ended)
+        self.loop.on_exhausted = self._epochs_over
         self._on_change = on_change
         self._worker: Worker | None = None
         self._finished = False
@@ -69,11 +70,6 @@ class Run:
         return self._finished or self.failure is not None
 
     @property
-    def is_inside_batch(self) -> bool:
-        """A launched loop is in the middle of a batch, which will take its own watches down."""
-        return self._worker is not None and self._worker.alive and self.loop.is_inside_batch
-
-    @property
     def notice(self) -> str:
         """A sentence on what this kernel cannot do, else empty."""
         return self._foreground.notice
@@ -91,6 +87,10 @@ class Run:
         if self._worker is not None and self._worker.thread is threading.current_thread():
             self.loop.poll = None
             return
+        if self._worker is not None and self._worker.alive:
+            raise SessionStateError(
+                "this session's loop runs in its worker thread: another thread cannot run batches of it"
+            )
         if self.ended:
             again = self.loop.has_begun(phase, epoch)
             self._begin(anew=self.failure is not None or again)
@@ -125,7 +125,7 @@ class Run:
         """Wait for the launched loop and raise what it raised; False after `timeout` seconds."""
         worker = self.worker
         try:
-            ended = self._foreground.wait_for(worker, timeout)
+            ended = self._foreground.wait_for(worker.join, timeout)
         except KeyboardInterrupt:
             self.control.stop()
             raise
@@ -154,13 +154,19 @@ class Run:
         self.failure = None
         self._finished = False
 
+    def _epochs_over(self) -> None:
+        """`epochs()` has given its last one: the end of a loop that no worker and no cell reports."""
+        if self._worker is None or self._worker.thread is not threading.current_thread():
+            self._finished = True
+            self.control.rest()
+
     def _loop_ended(self, error: BaseException | None) -> None:
         """The worker has returned, or the cell that ran a loop is over."""
         self.loop.abort()
         if error is None:
             self._finished = True
         else:
-            self.failure = LoopFailure(error, self.loop.broken_at)
+            self.failure = LoopFailure(error, self.loop.batch_of(error))
         self.control.rest()
 
     # ------------------------------------------------------------ commands
@@ -178,4 +184,12 @@ class Run:
 
     def wait_until_paused(self, after_pauses: int, timeout: float | None) -> bool:
         """Wait until paused; see `Session.wait_until_paused`."""
-        return self.control.wait_until_paused(after_pauses, timeout, lambda: self.ended)
+
+        def over() -> bool:
+            return self.ended or self.control.closed
+
+        def wait(seconds: float | None) -> bool:
+            return self.control.wait_until_paused(after_pauses, seconds, over) or over()
+
+        self._foreground.wait_for(wait, timeout)
+        return self.control.paused and self.control.pause_count > after_pauses

@@ -71,6 +71,12 @@ class Schedule:
         with self._lock:
             return self._epoch_batches()
 
+    @property
+    def order_is_known(self) -> bool:
+        """Whether all phases of an epoch are known: they are declared, or an epoch has gone by."""
+        with self._lock:
+            return self._order_is_known()
+
     def _epoch_batches(self) -> int | None:
         if not self._order_is_known():
             return None

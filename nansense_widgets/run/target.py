@@ -39,10 +39,12 @@ def checked_target(
         raise TypeError(f"batch_idx={batch_idx!r} must be an int")
     if batch_idx < 0:
         raise ValueError(f"batch_idx={batch_idx!r} must not be negative")
+    if isinstance(name, str) and name not in order and schedule.order_is_known:
+        raise ValueError(f"phase={phase!r} is not a phase of this run: {', '.join(order)}")
     count = schedule.phase_count(name) if isinstance(name, str) else None
     if count is not None and batch_idx >= count:
         raise ValueError(f"batch_idx={batch_idx!r} must be below the {count} batches of phase {name!r}")
-    if here is not None and name in order:
+    if here is not None and name in order and here.phase in order:
         there = (epoch, order.index(str(name)), batch_idx)
         now = (here.epoch, order.index(here.phase), here.batch_idx)
         if there < now or (there == now and standing != "before"):

@@ -47,10 +47,6 @@ class Hub:
             known.refresh()
         return cast("W", known)
 
-    @property
-    def has_widgets(self) -> bool:
-        return bool(self._widgets)
-
     def changed(self) -> None:
         """Something small changed (any thread, returns at once)."""
         if self._widgets:
@@ -80,7 +76,7 @@ class Hub:
         """Carry out an action of a view; the error's text, or "" if it went well."""
         try:
             self.last_action = perform(self.source, name, args)
-        except (ValueError, TypeError, RuntimeError, AttributeError) as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, the view that clicked is told
             self.last_action = call_text(name, args)
             return f"{type(error).__name__}: {error}"
         finally:

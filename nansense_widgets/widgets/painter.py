@@ -16,7 +16,7 @@ IDLE_S = 10.0
 class Painter:
     """Runs jobs one after the other on a daemon thread that lives while there are some.
 
-    A job that raises is kept as `error` for the views and does not end the thread.
+    What a job raises is kept as `error`, until one goes well, and does not end the thread.
     """
 
     def __init__(self) -> None:
@@ -60,6 +60,7 @@ class Painter:
                 self._busy = True
             try:
                 job()
+                self.error = ""
             except Exception as error:  # shown by the views as the session's notice
                 self.error = f"{type(error).__name__}: {error}"
             finally:

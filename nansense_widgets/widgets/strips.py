@@ -56,6 +56,8 @@ class StripsPart(SessionWidget):
         self._painter = CardPainter(self._source)
         self._still_timer: threading.Timer | None = None
         self._next_still: protocol.Still | None = None
+        if self._source.snapshot is not None:
+            self._still_later()
 
     def refresh(self) -> None:
         super().refresh()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -349,3 +350,45 @@ def test_nothing_is_left_on_the_model_after_a_batch() -> None:
     assert set(counts) == {0}
     assert torch.overrides._get_current_function_mode_stack() == []  # noqa: SLF001
     assert all(not p._post_accumulate_grad_hooks for p in model.parameters())  # noqa: SLF001
+
+
+def test_a_gradient_of_an_earlier_batch_is_not_shown_as_this_ones() -> None:
+    program = kinds.residual_network()
+    model = program.model
+    engine, snapshot = capture(model, lambda: program.train(program.batches[0]))
+    assert "5.weight" in snapshot.weight_gradients
+    assert dict(model.named_parameters())["5.weight"].grad is not None
+    position = BatchPosition("val", 0, 0)
+    engine.begin(position, pauses=True)
+    with torch.no_grad():
+        model(program.batches[0][0])
+    engine.end(position, complete=True)
+    assert engine.snapshot is not None
+    assert engine.snapshot.weight_gradients == {}
+
+
+def test_cost_counts_copies_made_inside_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nansense_widgets.capture.values import keep as original
+
+    def slow(tensor: torch.Tensor) -> Any:
+        time.sleep(0.02)
+        return original(tensor)
+
+    monkeypatch.setattr("nansense_widgets.capture.collect.keep", slow)
+    model = nn.Sequential(nn.Linear(2, 3))
+    _, snapshot = capture(model, lambda: model(torch.ones(4, 2)).sum().backward(), watch=["0"])
+    assert snapshot.cost.seconds >= 0.04  # value and gradient
+    floats = 4 * 3 * 2 + 2 * (2 * 3 + 3)
+    assert (snapshot.cost.layers, snapshot.cost.bytes) == (1, 4 * floats)
+
+
+def test_weights_of_watched_scopes_ops_and_bare_modules(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.capture.parameters.ALL_BYTES", 1)
+    program = kinds.gpt_with_tied_embeddings()
+    _, snapshot = capture(program.model, lambda: program.train(program.batches[0]), watch=["blocks.0.mlp"])
+    assert set(snapshot.weights) == {
+        f"blocks.0.mlp.{i}.{kind}" for i in (0, 3) for kind in ("weight", "bias")
+    }
+    model = nn.Linear(2, 2)
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)), watch=["linear"])
+    assert set(snapshot.weights) == {"weight", "bias"}

@@ -137,6 +137,37 @@ def test_interrupt_pauses_a_loop_in_a_cell_and_a_second_one_ends_it(kernel: Kern
     assert failed["error"]["type"] == "KeyboardInterrupt"  # type: ignore[index]
 
 
+def test_two_interrupts_end_a_cell_whose_first_batch_hangs(kernel: Kernel) -> None:
+    begin(kernel)
+    code = """
+def hanging():
+    print("hanging", flush=True)
+    time.sleep(60)
+    yield 1
+
+for x in session.batches(hanging(), phase="train"):
+    pass
+"""
+    cell = kernel.start(code)
+    kernel.wait_for_output(cell, "hanging")
+    kernel.interrupt()
+    time.sleep(0.3)
+    kernel.interrupt()
+    assert kernel.wait(cell).error.startswith("KeyboardInterrupt")
+
+
+def test_waiting_for_a_pause_in_a_cell_hears_clicks(kernel: Kernel) -> None:
+    comm = begin(kernel)
+    kernel.execute("_ = session.launch(train)")
+    wait_for_status(comm, "paused", 0)
+    press(kernel, comm, "step_run")
+    cell = kernel.start("print(session.wait_until_paused(after_pauses=1, timeout=30))")
+    wait_for_status(comm, "running")
+    assert press(kernel, comm, "stop") < 1.0
+    assert kernel.wait(cell).text.strip() == "True"
+    kernel.execute("session.close()")
+
+
 def test_exception_in_a_cell_is_shown_with_its_line_and_batch(kernel: Kernel) -> None:
     comm = begin(kernel)
     code = """

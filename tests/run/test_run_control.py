@@ -407,3 +407,129 @@ def test_progress_counts_and_forecasts() -> None:
     assert progress.run_left_s > 0
     driver.finish()
     assert driver.session.progress.run_done == 21
+
+
+def test_run_pauses_at_the_end_of_a_run_of_one_epoch_that_nobody_declared() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def loop() -> str:
+        for _ in session.epochs(1):
+            for x, _ in session.batches(data, phase="train"):
+                model(x)
+            for x, _ in session.batches(data[:2], phase="val"):
+                model(x)
+        return "done"
+
+    driver = Driver(session, loop)
+    driver.do("step_run")
+    assert driver.live == driver.shown == ("val", 0, 1)
+    assert session.standing == "after"
+    assert driver.finish() == "done"
+
+
+def test_a_phase_that_is_none_is_refused_once_the_phases_are_known() -> None:
+    driver = Driver(*start_small(phases={"train": 5, "val": 2}))
+    with pytest.raises(ValueError, match="phase='trian' is not a phase of this run: train, val"):
+        driver.session.step_until_position("trian", 1, 0)
+    driver.finish()
+
+
+def test_another_thread_cannot_run_batches_of_a_launched_session() -> None:
+    driver = Driver(*start_small())
+    with pytest.raises(SessionStateError, match="runs in its worker thread"):
+        driver.session.batches([1], phase="train")
+    assert driver.live == ("train", 0, 0)
+    driver.finish()
+
+
+def test_a_loader_whose_length_cannot_be_asked_for_is_iterated_all_the_same() -> None:
+    class Odd:
+        def __len__(self) -> int:
+            raise NotImplementedError
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(3))
+
+    session, _ = start_small()
+    driver = Driver(session, lambda: list(session.batches(Odd(), phase="train")))
+    assert driver.finish() == [0, 1, 2]
+
+
+def test_a_loop_over_epochs_in_a_script_ends_and_may_run_again() -> None:
+    session, loop = start_small()
+    session.detach()
+    assert loop() == "trained"
+    assert session.status.word == "finished"
+    assert session.is_running is False
+    session.detach()
+    assert loop() == "trained"
+    assert session.progress.run_done == 21
+
+
+def test_an_exception_after_a_break_is_no_exception_of_that_batch() -> None:
+    session, _ = start_small()
+    data = small_data()
+
+    def loop() -> None:
+        for _ in session.batches(data, phase="train"):
+            break
+        raise RuntimeError("afterwards")
+
+    session.detach()
+    session.launch(loop)
+    with pytest.raises(RuntimeError, match="afterwards"):
+        session.wait(TIMEOUT_S)
+    assert session.failure is not None
+    assert session.failure.position is None
+
+
+def test_closing_a_disabled_session_does_not_wait_for_its_loop() -> None:
+    session, _ = start_small(enabled=False)
+    gate = threading.Event()
+    session.launch(lambda: gate.wait(TIMEOUT_S))
+    began = time.monotonic()
+    session.close()
+    assert time.monotonic() - began < 1
+    gate.set()
+    assert session.wait(TIMEOUT_S)
+
+
+def test_steering_a_closed_session_says_so() -> None:
+    session, _ = start_small()
+    session.close()
+    with pytest.raises(SessionStateError, match=r"closed \(closed by session.close\(\)\)"):
+        session.step_batch()
+
+
+def test_closing_from_another_thread_in_the_middle_of_a_forward_leaves_nothing_behind() -> None:
+    session, _ = start_small()
+    inside, go_on = threading.Event(), threading.Event()
+
+    class Slow(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = torch.nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            go_on.wait(TIMEOUT_S)
+            return self.fc(x)
+
+    model = Slow()
+    session = nansense_widgets.start(model)
+    left: list[Any] = []
+
+    def loop() -> None:
+        for x in session.batches([torch.ones(1, 2)] * 2, phase="train"):
+            model(x)
+        left.append(torch.overrides._get_current_function_mode_stack())  # noqa: SLF001
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    assert inside.wait(TIMEOUT_S)
+    session.close()
+    go_on.set()
+    thread.join(TIMEOUT_S)
+    assert left == [[]]
+    assert len(torch.nn.modules.module._global_forward_hooks) == 0  # noqa: SLF001
