@@ -91,9 +91,6 @@ async () => {
 }
 """
 
-HEAP = "() => performance.memory.usedJSHeapSize"
-
-
 def measure() -> Iterator[Row]:
     """Clicks, bytes, Stop, first display and memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +101,7 @@ def measure() -> Iterator[Row]:
                 browser = playwright.chromium.launch(
                     executable_path=chromium_path(),
                     headless=True,
-                    args=[*chromium_flags(), "--enable-precise-memory-info", "--js-flags=--expose-gc"],
+                    args=chromium_flags(),
                 )
                 for number, part in enumerate((steps, stop, memory)):
                     context = new_context(browser)
@@ -214,12 +211,16 @@ def memory(lab: Lab) -> Iterator[Row]:
     watch(tab, 5)
     tab.execute("session.set_update_frequency(unit='batch')")
     tab.execute("import psutil, gc")
+    developer = tab.page.context.new_cdp_session(tab.page)
+    developer.send("Performance.enable")
     kernel: list[float] = []
     page: list[float] = []
 
     def read() -> None:
         kernel.append(tab.evaluate("(gc.collect(), psutil.Process().memory_info().rss / 1e6)[1]"))
-        page.append(tab.page.evaluate(f"() => {{ window.gc?.(); return ({HEAP})() / 1e6; }}"))
+        developer.send("HeapProfiler.collectGarbage")
+        metrics = developer.send("Performance.getMetrics")["metrics"]
+        page.append(next(m["value"] for m in metrics if m["name"] == "JSHeapUsedSize") / 1e6)
 
     batch = "session.live_position.batch_idx"
     for goal in (800, 2800):  # the first 800 fill caches and allocators
