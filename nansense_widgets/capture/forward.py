@@ -7,6 +7,7 @@ attention path, which is left when a module has hooks, is left alone.
 
 from __future__ import annotations
 
+import inspect
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -79,6 +80,7 @@ class ForwardWatch:
         self._op_scopes = frozenset(key.scope for tap in taps if (key := names.key(tap)) is not None)
         self._wants_ops = trace is not None or bool(self._op_scopes)
         self._broken = False
+        self._hooked: set[str] = set()
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -90,10 +92,12 @@ class ForwardWatch:
         register = nn.modules.module.register_module_forward_hook
         self._handles.append(register_pre(self._enter))
         self._handles.append(register(self._leave, with_kwargs=True, always_call=True))
-        root = self._index.root
-        if not may_run_fused(root):
-            # Keyword inputs reach only a module's own hook, so this one is on the root itself.
-            self._handles.append(root.register_forward_pre_hook(self._read_inputs, with_kwargs=True))
+        for name in self._taps:
+            module = self._index.modules.get(name)
+            if module is not None and module._forward_hooks:
+                # The user's own hooks run after global ones and may replace the output.
+                self._hooked.add(name)
+                self._handles.append(module.register_forward_hook(_AfterUserHooks(self, name)))
 
     def remove(self) -> None:
         """Stop; a forward that is still under way is left alone."""
@@ -105,7 +109,7 @@ class ForwardWatch:
 
     # ------------------------------------------------------------ module hooks
 
-    def _enter(self, module: nn.Module, _args: tuple[Any, ...]) -> None:
+    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
             return
@@ -121,23 +125,19 @@ class ForwardWatch:
                 self._pop_mode()
             elif self._wants_ops and self._mode is None and not self._is_fused():
                 self._push_mode()
+            if module is self._index.root:
+                self._read_inputs(call, args, _keywords_of_call())
         except Exception as error:
             self._fail(error)
 
-    def _read_inputs(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self._broken or threading.get_ident() != self._thread or in_backward():
-            return
-        try:
-            call = self._calls.get(self._index.names[id(module)], 1)
-            for name, value in self._index.bind_inputs(args, kwargs).items():
-                layer = input_name(self._index, name)
-                if self._trace is not None and len(self._stack) == 1:
-                    self._trace.node(layer, "input").calls += 1
-                    self._trace.produce(layer, value)
-                if layer in self._taps:
-                    self._take(layer, call, value)
-        except Exception as error:
-            self._fail(error)
+    def _read_inputs(self, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        for name, value in self._index.bind_inputs(args, kwargs).items():
+            layer = input_name(self._index, name)
+            if self._trace is not None and len(self._stack) == 1:
+                self._trace.node(layer, "input").calls += 1
+                self._trace.produce(layer, value)
+            if layer in self._taps:
+                self._take(layer, call, value)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         # When the forward raised, torch calls this without the keywords and with no output.
@@ -151,7 +151,7 @@ class ForwardWatch:
                 pass  # frames of inner modules that an exception not derived from Exception left behind
             if len(rest) == 2:
                 kwargs, output = rest
-                if name in self._taps:
+                if name in self._taps and name not in self._hooked:
                     self._take(name, frame.call, output)
                 if self._trace is not None:
                     self._trace_call(frame, args, kwargs, output)
@@ -179,6 +179,15 @@ class ForwardWatch:
             trace.produce(frame.name, output)
         else:
             ran.shapes = tuple(tuple(tensor.shape) for _, tensor in leaves(output))
+
+    def take_after_user_hooks(self, name: str, output: Any) -> None:
+        """Keep the output of a module that has hooks of the user's own, as they left it."""
+        if self._broken or threading.get_ident() != self._thread or in_backward():
+            return
+        try:
+            self._take(name, self._calls.get(name, 1), output)
+        except Exception as error:
+            self._fail(error)
 
     # ------------------------------------------------------------ ops
 
@@ -237,6 +246,34 @@ class ForwardWatch:
     def _fail(self, error: Exception) -> None:
         self._broken = True
         self._on_error(error)
+
+
+def _keywords_of_call() -> dict[str, Any]:
+    """Keyword arguments of the module call whose global pre-hook runs now.
+
+    Torch gives them to a module's own pre-hooks only, and such a hook would be part of the model: of a
+    deep copy or a pickle that is taken during the batch. They are read from the frame that calls the
+    hooks (`Module._call_impl`); should another torch keep them elsewhere, keyword inputs are not seen.
+    """
+    frame = inspect.currentframe()
+    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
+    kwargs = None if caller is None else caller.f_locals.get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else {}
+
+
+class _AfterUserHooks:
+    """A forward hook behind the user's own; a copy of the module gets one that does nothing."""
+
+    def __init__(self, watch: ForwardWatch | None, name: str) -> None:
+        self._watch = watch
+        self._name = name
+
+    def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
+        if self._watch is not None:
+            self._watch.take_after_user_hooks(self._name, output)
+
+    def __reduce__(self) -> tuple[type[_AfterUserHooks], tuple[None, str]]:
+        return _AfterUserHooks, (None, self._name)
 
 
 def input_name(index: ModuleIndex, name: str) -> str:

@@ -47,7 +47,7 @@ class ModuleIndex:
                 continue
             names[id(module)] = name
             modules[name] = module
-        if len(modules) == 1:  # a bare `nn.Linear(…)` as the model: give the only layer a name
+        if is_plain_leaf(model):  # a bare `nn.Linear(…)` as the model: its only layer needs a name
             only = type(model).__name__.lower()
             modules = {only: model}
             names = {id(model): only}
@@ -57,10 +57,9 @@ class ModuleIndex:
 
     def is_current(self) -> bool:
         """Whether the model still has the same modules under the same names."""
-        fresh = {id(module): name for name, module in self.root.named_modules()}
-        if len(self.modules) == 1 and len(fresh) == 1:
-            return next(iter(fresh)) in self.names
-        return fresh == self.names
+        if is_plain_leaf(self.root):
+            return id(self.root) in self.names
+        return {id(module): name for name, module in self.root.named_modules()} == self.names
 
     def bind_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments of one call of the root by the forward's parameter names."""

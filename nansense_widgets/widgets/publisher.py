@@ -44,7 +44,8 @@ class Publisher:
             if self._scheduled or self._loop is None or self._loop.is_closed():
                 return
             self._scheduled = True
-        self._loop.call_soon_threadsafe(self._tick)
+        with suppress(RuntimeError):  # the loop was closed just now: nobody is left to be told
+            self._loop.call_soon_threadsafe(self._tick)
 
     def pump(self) -> None:
         """Update now if one is due (main thread only)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -350,6 +351,48 @@ def test_nothing_is_left_on_the_model_after_a_batch() -> None:
     assert set(counts) == {0}
     assert torch.overrides._get_current_function_mode_stack() == []  # noqa: SLF001
     assert all(not p._post_accumulate_grad_hooks for p in model.parameters())  # noqa: SLF001
+
+
+def test_a_copy_or_a_pickle_of_the_model_taken_during_the_batch_holds_nothing_of_ours() -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    taken: list[Any] = []
+
+    def step() -> None:
+        taken.append(copy.deepcopy(model))
+        buffer = io.BytesIO()
+        torch.save(model, buffer)
+        assert b"nansense" not in buffer.getvalue()
+        model(torch.ones(1, 2)).sum().backward()
+
+    _, snapshot = capture(model, step)
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in taken[0].modules())  # noqa: SLF001
+    assert "0" in snapshot.activations
+
+
+def test_inputs_given_by_keyword_are_captured() -> None:
+    class Model(nn.Module):
+        def forward(self, a: torch.Tensor, *, scale: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
+            return a * scale + more["shift"]
+
+    model = Model()
+    a, scale, shift = torch.ones(2), torch.tensor(3.0), torch.ones(2)
+    engine, snapshot = capture(
+        model, lambda: model(a=a, scale=scale, shift=shift), watch=["a", "scale", "shift"]
+    )
+    assert torch.equal(snapshot.activations["a"], a)
+    assert torch.equal(snapshot.activations["scale"], scale)
+    assert torch.equal(snapshot.activations["shift"], shift)
+    assert ("scale", "mul") in engine.architecture.edges
+
+
+def test_the_output_is_what_the_users_own_hooks_made_of_it() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    model[0].register_forward_hook(lambda module, args, out: out * 10)
+    x = torch.ones(1, 2)
+    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    expected = model[0].forward(x) * 10  # without hooks
+    assert torch.equal(snapshot.activations["0"], expected)
+    assert torch.equal(copy.deepcopy(model)[0](x), expected)
 
 
 def test_a_gradient_of_an_earlier_batch_is_not_shown_as_this_ones() -> None:
