@@ -91,6 +91,7 @@ async () => {
 }
 """
 
+
 def measure() -> Iterator[Row]:
     """Clicks, bytes, Stop, first display and memory."""
     with tempfile.TemporaryDirectory() as folder:
