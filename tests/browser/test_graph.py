@@ -30,6 +30,8 @@ def test_graph_of_a_real_forward(lab: Lab) -> None:
     info = view.root.get_by_role("tooltip")
     for text in ("blocks.0.conv1", "Conv2d", "kernel_size=(3, 3)", "(4, 8, 14, 14)", "584", "Click to watch"):
         expect(info).to_contain_text(text)
+    view.node("unused").scroll_into_view_if_needed()
+    expect(info).to_be_hidden()
     view.node("unused").hover()
     expect(info).to_contain_text("never")
     view.pill.hover()

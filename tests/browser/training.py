@@ -44,7 +44,7 @@ class Net(nn.Module):
 
 model = Net()
 with torch.no_grad():
-    model.stem.bias[3] = -100  # channel 3 of `act` is dead
+    model.stem.weight[3], model.stem.bias[3] = 0, -1  # channel 3 of `act` is dead
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 train_data = [(torch.randn(4, 1, 14, 14), torch.randint(0, 3, (4,))) for _ in range(6)]
 val_data = train_data[:2]
@@ -125,6 +125,18 @@ class View:
     def tile(self, layer: str, channel: int, kind: str = "activations") -> Locator:
         return self.strip(layer, kind).locator(f".tile[data-channel='{channel}']")
 
+    def point(self, layer: str, channel: int, row: int, col: int, *, scale: float, kind: str) -> str:
+        """Point at a value of a tile that is drawn at `scale` pixels a value; the exact read-out."""
+        canvas = self.tile(layer, channel, kind).locator("canvas")
+        canvas.hover(position={"x": (col + 0.5) * scale, "y": (row + 0.5) * scale})
+        return self.readout(layer, kind)
+
+    def readout(self, layer: str, kind: str = "activations") -> str:
+        """What the head of a strip says once the exact value has come from the kernel."""
+        text = self.strip(layer, kind).locator(".ro")
+        expect(text).to_contain_text("= ")
+        return text.inner_text()
+
     def choose(self, item: str) -> None:
         """Choose from the menu beside Step batch."""
         self.button("Step options").click()
@@ -138,6 +150,11 @@ class View:
         """Wait until the label reads `text` and the pill `status`."""
         expect(self.position).to_have_text(text, timeout=30_000)
         expect(self.pill).to_have_text(status, timeout=30_000)
+
+
+def value_of(readout: str) -> float:
+    """The number in a read-out."""
+    return float(readout.rsplit("= ", 1)[1])
 
 
 def open_training(

@@ -1,0 +1,128 @@
+"""Widths, themes and names: what must hold of every size, and screenshots for people to look at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.training import View, open_training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.browser.lab import Lab
+
+WIDTHS = (250, 320, 720, 900, 1600)
+
+NARROW = "(root, width) => { root.style.width = `${width}px`; root.style.maxWidth = 'none'; }"
+
+# Elements that are wider than the frame, except inside boxes that scroll or clip on purpose.
+OVERFLOWING = """
+(root) => {
+    const right = root.getBoundingClientRect().right + 0.5;
+    const out = [];
+    for (const element of root.querySelectorAll('*')) {
+        if (element.closest('.gwrap, .tiles, .zoombox, pre, .vh, [hidden]') || element.closest('svg') !== null) continue;
+        const box = element.getBoundingClientRect();
+        if (box.width && box.right > right) out.push(`${element.tagName}.${element.className}: ${box.right - right}`);
+    }
+    return out.concat(root.scrollWidth > root.clientWidth ? [`root ${root.scrollWidth} > ${root.clientWidth}`] : []);
+}
+"""
+
+# Text that is cut off without an ellipsis: buttons whose content does not fit.
+CUT = """
+(root) => [...root.querySelectorAll('button:not(.gn):not(.gx):not(.tile)')]
+    .filter((b) => b.offsetWidth && b.scrollWidth > b.clientWidth + 1)
+    .map((b) => b.getAttribute('aria-label') || b.textContent)
+"""
+
+UNNAMED = """
+(root) => [...root.querySelectorAll('button, input, select, [role=progressbar], [role=tab], [role=radio]')]
+    .filter((e) => e.offsetWidth && !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length))
+    .map((e) => e.outerHTML.slice(0, 120))
+"""
+
+
+@pytest.fixture(params=["light", "dark"])
+def theme(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
+    """Name of a theme; the light one is back for the next test, whose server remembers the choice."""
+    yield request.param
+    lab.tabs[0].set_theme(dark=False)
+
+
+def test_every_width(lab: Lab, theme: str) -> None:
+    view = open_training(lab, watch=("stem", "blocks.0.conv1", "act", "fc"), viewport=(2200, 1500))
+    view.tab.set_theme(dark=theme == "dark")
+    expect(view.root).to_have_attribute("data-theme", theme)
+    view.press("p")
+    view.stands("epoch 1/3·val·before batch 1/2")
+    view.node("unused").evaluate("(node) => node.blur()")
+    for width in WIDTHS:
+        view.root.evaluate(NARROW, width)
+        view.page.wait_for_function(
+            "([root, width]) => root.clientWidth === width", arg=[view.root.element_handle(), width]
+        )
+        view.root.scroll_into_view_if_needed()
+        expect(view.tile("stem", 0)).to_be_visible()
+        settled(view)
+        assert view.root.evaluate(OVERFLOWING) == [], width
+        assert view.root.evaluate(CUT) == [], width
+        assert view.root.evaluate(UNNAMED) == [], width
+        picture(view, f"{theme}-{width}")
+        if width <= 720:
+            view.root.get_by_role("tab", name="Graph").click()
+            expect(view.node("stem")).to_be_visible()
+            settled(view)
+            assert view.root.evaluate(OVERFLOWING) == [], width
+            picture(view, f"{theme}-{width}-graph")
+            view.root.get_by_role("tab", name="Layers").click()
+
+
+def test_states_and_panels(lab: Lab, theme: str) -> None:
+    view = open_training(lab, watch=("stem", "fc"), viewport=(1600, 1300))
+    view.tab.set_theme(dark=theme == "dark")
+    view.root.evaluate(NARROW, 1080)
+    view.tile("stem", 4).click()
+    expect(view.strip("stem").locator(".zoom")).to_be_visible()
+    view.root.get_by_role("searchbox", name="Filter layers").fill("conv*")
+    expect(view.root.locator(".gfound")).to_be_visible()
+    view.tile("stem", 2).locator("canvas").hover(position={"x": 20, "y": 20})
+    picture(view, f"{theme}-magnified")
+    view.button("Step options").click()
+    picture(view, f"{theme}-menu")
+    view.root.get_by_role("menuitem", name="Run until").click()
+    picture(view, f"{theme}-until")
+    view.page.keyboard.press("Escape")
+    view.button("Settings").click()
+    picture(view, f"{theme}-settings")
+    view.page.keyboard.press("Escape")
+    view.press("?")
+    picture(view, f"{theme}-keys")
+    view.page.keyboard.press("Escape")
+    view.node("blocks.0.conv1").hover()
+    picture(view, f"{theme}-hover")
+    view.tab.execute("gate.clear()")
+    view.press("r")
+    view.stop.click()
+    expect(view.stop).to_have_attribute("aria-busy", "true")
+    picture(view, f"{theme}-queued")
+    view.tab.execute("gate.set()")
+    expect(view.pill).to_have_text("paused")
+    view.tab.restart_kernel()
+    expect(view.pill).to_have_text("kernel gone")
+    picture(view, f"{theme}-gone")
+
+
+def settled(view: View) -> None:
+    """Wait for two frames, after which sizes that observers set are drawn."""
+    view.page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(null))))"
+    )
+
+
+def picture(view: View, name: str) -> None:
+    settled(view)
+    view.root.screenshot(path=view.tab.screenshot(name))
