@@ -203,7 +203,7 @@ def train():
     # The last state stays to be looked at.
     expect(view.tiles("stem")).to_have_count(8)
     view.tile("stem", 2).locator("canvas").hover(position={"x": 10, "y": 10})
-    expect(view.strip("stem").locator(".ro")).to_contain_text("ch 2 (2, 2) = ")
+    expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 2 (2, 2) = ")
 
 
 def test_controls_alone(lab: Lab) -> None:

@@ -1,4 +1,4 @@
-"""What a view outlives: reload, a second tab, a second view, the session's end, the kernel's, the file alone."""
+"""What a view outlives: reload, a second tab, a second view, the session, the kernel."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_kernel_restart(lab: Lab) -> None:
     # What is on screen stays, and so do values read from the picture.
     expect(view.tiles("stem")).to_have_count(8)
     view.tile("stem", 2).locator("canvas").hover(position={"x": 10, "y": 10})
-    expect(view.strip("stem").locator(".ro")).to_contain_text("ch 2 (2, 2)")
+    expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 2 (2, 2)")
     view.press("n")
     view.node("fc").click()
     expect(view.cards).to_have_count(1)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.training import View, open_training
+from tests.conftest import REPO
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.browser.lab import Lab
+
+NOTEBOOKS = REPO / "notebooks"
 
 WIDTHS = (250, 320, 720, 900, 1600)
 
@@ -24,11 +28,11 @@ OVERFLOWING = """
     const right = root.getBoundingClientRect().right + 0.5;
     const out = [];
     for (const element of root.querySelectorAll('*')) {
-        if (element.closest('.gwrap, .tiles, .zoombox, pre, .vh, [hidden]') || element.closest('svg') !== null) continue;
+        if (element.closest('.gwrap, .tiles, .zoombox, pre, .vh, [hidden], svg')) continue;
         const box = element.getBoundingClientRect();
-        if (box.width && box.right > right) out.push(`${element.tagName}.${element.className}: ${box.right - right}`);
+        if (box.width && box.right > right) out.push(`${element.tagName}.${element.className}`);
     }
-    return out.concat(root.scrollWidth > root.clientWidth ? [`root ${root.scrollWidth} > ${root.clientWidth}`] : []);
+    return out.concat(root.scrollWidth > root.clientWidth ? [`root: ${root.scrollWidth}`] : []);
 }
 """
 
@@ -41,7 +45,8 @@ CUT = """
 
 UNNAMED = """
 (root) => [...root.querySelectorAll('button, input, select, [role=progressbar], [role=tab], [role=radio]')]
-    .filter((e) => e.offsetWidth && !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length))
+    .filter((e) => e.offsetWidth)
+    .filter((e) => !(e.getAttribute('aria-label') || e.textContent.trim() || e.labels?.length))
     .map((e) => e.outerHTML.slice(0, 120))
 """
 
@@ -86,7 +91,7 @@ def test_states_and_panels(lab: Lab, theme: str) -> None:
     view.tab.set_theme(dark=theme == "dark")
     view.root.evaluate(NARROW, 1080)
     view.tile("stem", 4).click()
-    expect(view.strip("stem").locator(".zoom")).to_be_visible()
+    expect(view.tensor("stem").locator(".zoom")).to_be_visible()
     view.root.get_by_role("searchbox", name="Filter layers").fill("conv*")
     expect(view.root.locator(".gfound")).to_be_visible()
     view.tile("stem", 2).locator("canvas").hover(position={"x": 20, "y": 20})
@@ -114,6 +119,28 @@ def test_states_and_panels(lab: Lab, theme: str) -> None:
     view.tab.restart_kernel()
     expect(view.pill).to_have_text("kernel gone")
     picture(view, f"{theme}-gone")
+
+
+def test_first_notebook(lab: Lab) -> None:
+    """The notebook of `make demo`, as someone meets it; its picture is the one in the README."""
+    shutil.copytree(NOTEBOOKS / "data", lab.server.root / "data", dirs_exist_ok=True)
+    shutil.copy(NOTEBOOKS / "01_first_steps.ipynb", lab.server.root)
+    tab = lab.open("01_first_steps.ipynb", viewport=(1650, 1200))
+    tab.run_all()
+    view = View(tab)
+    view.stands("epoch 1/6·train·batch 1/110")
+    view.root.scroll_into_view_if_needed()
+    view.root.evaluate(NARROW, 1280)
+    view.node("stage1.0.relu1").click()
+    expect(view.cards).to_have_count(4)
+    for batch in range(2, 6):
+        view.step.click()
+        view.stands(f"epoch 1/6·train·batch {batch}/110")
+    view.root.scroll_into_view_if_needed()
+    view.tile("stage1.0.conv1", 3).click()
+    view.point("stage1.0.conv1", 3, 12, 7, scale=2, kind="activations")
+    assert view.root.evaluate(OVERFLOWING) == []
+    picture(view, "first-notebook")
 
 
 def settled(view: View) -> None:

@@ -24,7 +24,7 @@ def reads(view: View, value: float, layer: str, kind: str = "activations") -> No
     view.page.wait_for_function(
         "([element, value]) => Math.abs(Number(element.textContent.split('= ')[1]) - value)"
         " <= 1e-3 * Math.abs(value)",
-        arg=[view.strip(layer, kind).locator(".ro").element_handle(), value],
+        arg=[view.tensor(layer, kind).locator(".ro").element_handle(), value],
     )
 
 
@@ -58,8 +58,8 @@ def test_readouts_are_the_values_in_python(lab: Lab) -> None:
     # A feature vector is a bar chart with the same read-out.
     view.root.get_by_label("Sample in the batch").fill("0")
     view.root.get_by_label("Sample in the batch").press("Enter")
-    view.strip("fc").locator(".bars canvas").hover(position={"x": 24 + 12, "y": 40})
-    expect(view.strip("fc").locator(".ro")).to_contain_text("ch 1 = ")
+    view.tensor("fc").locator(".bars canvas").hover(position={"x": 24 + 12, "y": 40})
+    expect(view.tensor("fc").locator(".ro")).to_contain_text("ch 1 = ")
     expected = held(view, "fc", "0, 1")
     reads(view, expected, "fc")
 
@@ -68,14 +68,14 @@ def test_magnifier_average_and_transforms(lab: Lab) -> None:
     view = open_training(lab, watch=("stem",))
     view.tile("stem", 1).click()
     expect(view.tile("stem", 1)).to_have_attribute("aria-pressed", "true")
-    zoom = view.strip("stem").locator(".zoom")
+    zoom = view.tensor("stem").locator(".zoom")
     expect(zoom.locator(".chip")).to_have_text("ch 1")
     zoom.locator("canvas").hover(position={"x": (4 + 0.5) * 12, "y": (9 + 0.5) * 12})
-    expect(view.strip("stem").locator(".ro")).to_contain_text("ch 1 (9, 4) = ")
+    expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 1 (9, 4) = ")
     assert value_of(view.readout("stem")) == pytest.approx(held(view, "stem", "0, 1, 9, 4"), rel=1e-3)
     zoom.locator("canvas").focus()
     view.page.keyboard.press("ArrowRight")
-    expect(view.strip("stem").locator(".ro")).to_contain_text("ch 1 (9, 5) = ")
+    expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 1 (9, 5) = ")
     view.page.keyboard.press("Escape")
     expect(zoom).to_be_hidden()
     # Average is one tile, the mean over the channels.
@@ -88,7 +88,7 @@ def test_magnifier_average_and_transforms(lab: Lab) -> None:
     view.button("Average").click()
     expect(view.tiles("stem")).to_have_count(8)
     # Magnitudes and squares have a scale from 0.
-    legend = view.strip("stem").locator(".leg")
+    legend = view.tensor("stem").locator(".leg")
     plain = held(view, "stem", "0, 2, 5, 6")
     for name, expected in (("Abs", abs(plain)), ("Square", plain**2), ("Unchanged", plain)):
         view.root.get_by_role("radio", name=name).click()
@@ -114,7 +114,7 @@ def test_layer_watched_after_its_batch_says_so(lab: Lab) -> None:
     expect(view.tiles("stem", "gradients")).to_have_count(8)  # of the last batch of train
     view.press("n")
     view.stands("epoch 1/3·val·batch 1/2")
-    expect(view.strip("stem", "gradients").locator(".missing")).to_be_visible()
+    expect(view.tensor("stem", "gradients").locator(".missing")).to_be_visible()
     expect(view.tiles("stem", "gradients").locator("visible=true")).to_have_count(0)
 
 
@@ -177,7 +177,7 @@ def test_every_layout(lab: Lab) -> None:
     # (C, L): a line per channel.
     expect(view.tiles("line")).to_have_count(6)
     view.tile("line", 2).locator("canvas").hover(position={"x": 132 * 0.45, "y": 20})
-    expect(view.strip("line").locator(".ro")).to_contain_text("ch 2 (4) = ")
+    expect(view.tensor("line").locator(".ro")).to_contain_text("ch 2 (4) = ")
     assert value_of(view.readout("line")) == pytest.approx(held(view, "line", "0, 2, 4"), rel=1e-3)
     # (C, D, H, W): one slice at a time.
     expect(view.tiles("volume")).to_have_count(3)
@@ -190,8 +190,8 @@ def test_every_layout(lab: Lab) -> None:
     view.point("volume", 1, 2, 3, scale=7, kind="activations")
     reads(view, expected, "volume")
     # (F): more than fit as bars are cells.
-    view.strip("features").locator(".bars canvas").hover(position={"x": 35, "y": 5})
-    expect(view.strip("features").locator(".ro")).to_contain_text("ch 3 = ")
+    view.tensor("features").locator(".bars canvas").hover(position={"x": 35, "y": 5})
+    expect(view.tensor("features").locator(".ro")).to_contain_text("ch 3 = ")
     assert value_of(view.readout("features")) == pytest.approx(held(view, "features", "0, 3"), rel=1e-3)
     # (T, C): tokens by features, drawn whole.
     expect(view.tiles("attend")).to_have_count(1)
@@ -199,27 +199,27 @@ def test_every_layout(lab: Lab) -> None:
     assert text.startswith("(5, 2) = ")
     assert value_of(text) == pytest.approx(held(view, "attend", "0, 5, 2"), rel=1e-3)
     # A single number is a number.
-    number = view.strip("total").locator(".scalar")
+    number = view.tensor("total").locator(".scalar")
     assert float(number.inner_text()) == pytest.approx(held(view, "total", "..."), rel=1e-3)
-    assert float(view.strip("total", "gradients").locator(".scalar").inner_text()) == 1.0
+    assert float(view.tensor("total", "gradients").locator(".scalar").inner_text()) == 1.0
     # What is no number is counted and marked, not drawn as one.
-    expect(view.strip("broken").locator(".bad")).to_have_text("1 NaN, 1 +Inf, 1 -Inf")
+    expect(view.tensor("broken").locator(".bad")).to_have_text("1 NaN, 1 +Inf, 1 -Inf")
     text = view.point("broken", 0, 0, 0, scale=7, kind="activations")
     assert text == "ch 0 (0, 0) = nan"
     view.tile("broken", 1).locator("canvas").hover(position={"x": 10, "y": 3})
-    expect(view.strip("broken").locator(".ro")).to_have_text("ch 1 (0, 1) = -inf")
-    expect(view.strip("broken", "gradients").locator(".missing")).to_be_visible()
+    expect(view.tensor("broken").locator(".ro")).to_have_text("ch 1 (0, 1) = -inf")
+    expect(view.tensor("broken", "gradients").locator(".missing")).to_be_visible()
     view.root.screenshot(path=view.tab.screenshot("layouts").with_name("layouts-dashboard.png"))
 
 
 def test_thousands_of_channels_scroll(lab: Lab) -> None:
     view = open_training(lab, net=SHAPES, loop=SHAPES_LOOP, watch=("wide",))
     expect(view.tile("wide", 0)).to_be_visible()
-    drawn = view.strip("wide").locator(".tile")
+    drawn = view.tensor("wide").locator(".tile")
     assert drawn.count() < 100
     expect(view.card("wide").locator(".rng")).to_contain_text("of 4096")
     # One after the other, past what has been fetched, to the last.
-    box = view.strip("wide").locator(".tiles:visible")
+    box = view.tensor("wide").locator(".tiles:visible")
     box.evaluate(
         """async (box) => {
             for (let i = 0; i < 60; i++) {
@@ -230,9 +230,9 @@ def test_thousands_of_channels_scroll(lab: Lab) -> None:
     )
     assert drawn.count() < 100
     box.evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
-    last = view.strip("wide").locator(".tile[data-channel='4095']:not(.blank)")
+    last = view.tensor("wide").locator(".tile[data-channel='4095']:not(.blank)")
     expect(last).to_be_visible()
-    expect(view.strip("wide", "gradients").locator(".tile[data-channel='4095']:not(.blank)")).to_be_visible()
+    expect(view.tensor("wide", "gradients").locator(".tile[data-channel='4095']:not(.blank)")).to_be_visible()
     assert drawn.count() < 100
     text = view.point("wide", 4095, 3, 6, scale=7, kind="activations")
     assert value_of(text) == pytest.approx(held(view, "wide", "0, 4095, 3, 6"), rel=1e-3)

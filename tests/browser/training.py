@@ -115,15 +115,15 @@ class View:
     def card(self, layer: str) -> Locator:
         return self.root.get_by_role("region", name=f"layer {layer}", exact=True)
 
-    def strip(self, layer: str, kind: str = "activations") -> Locator:
+    def tensor(self, layer: str, kind: str = "activations") -> Locator:
         return self.card(layer).locator(f"[data-kind={kind}]")
 
     def tiles(self, layer: str, kind: str = "activations") -> Locator:
         """Tiles that have been painted."""
-        return self.strip(layer, kind).locator(".tile:not(.blank)")
+        return self.tensor(layer, kind).locator(".tile:not(.blank)")
 
     def tile(self, layer: str, channel: int, kind: str = "activations") -> Locator:
-        return self.strip(layer, kind).locator(f".tile[data-channel='{channel}']")
+        return self.tensor(layer, kind).locator(f".tile[data-channel='{channel}']")
 
     def point(self, layer: str, channel: int, row: int, col: int, *, scale: float, kind: str) -> str:
         """Point at a value of a tile that is drawn at `scale` pixels a value; the exact read-out."""
@@ -133,7 +133,7 @@ class View:
 
     def readout(self, layer: str, kind: str = "activations") -> str:
         """What the head of a strip says once the exact value has come from the kernel."""
-        text = self.strip(layer, kind).locator(".ro")
+        text = self.tensor(layer, kind).locator(".ro")
         expect(text).to_contain_text("= ")
         return text.inner_text()
 

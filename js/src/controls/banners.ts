@@ -17,10 +17,12 @@ export class ProgressRow {
     this.element.append(this.epoch.element, this.run.element);
   }
 
-  update(state: State): void {
+  update(state: State, link: Link): void {
     const { epoch, run } = progressBars(state);
-    this.epoch.draw(epoch);
-    this.run.draw(run);
+    // Nothing goes on where no kernel is, so no time is left either.
+    const still = link === "gone" || link === "none" ? { left: "" } : {};
+    this.epoch.draw({ ...epoch, ...still });
+    this.run.draw({ ...run, ...still });
   }
 }
 
