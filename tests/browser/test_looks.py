@@ -125,7 +125,7 @@ def test_first_notebook(lab: Lab) -> None:
     """The notebook of `make demo`, as someone meets it; its picture is the one in the README."""
     shutil.copytree(NOTEBOOKS / "data", lab.server.root / "data", dirs_exist_ok=True)
     shutil.copy(NOTEBOOKS / "01_first_steps.ipynb", lab.server.root)
-    tab = lab.open("01_first_steps.ipynb", viewport=(1650, 1200))
+    tab = lab.open("01_first_steps.ipynb", viewport=(1800, 1200))
     tab.run_all()
     view = View(tab)
     view.stands("epoch 1/6·train·batch 1/110")
