@@ -46,9 +46,9 @@ def test_steps_by_key(lab: Lab) -> None:
     view.stands("epoch 2/3·train·batch 1/6", status="running")
     view.press("s")
     expect(view.stop).to_have_attribute("aria-busy", "true")
+    expect(view.code).to_have_text("session.stop()")
     view.tab.execute("gate.set()")
     view.stands("epoch 2/3·train·batch 1/6")
-    expect(view.code).to_have_text("session.stop()")
     view.press("?")
     keys = view.root.get_by_role("dialog", name="Keys")
     expect(keys).to_contain_text("step a batch")
@@ -56,7 +56,7 @@ def test_steps_by_key(lab: Lab) -> None:
     expect(keys).to_have_count(0)
 
 
-def test_run_until(lab: Lab) -> None:
+def test_run_until_and_update_frequency(lab: Lab) -> None:
     view = open_training(lab)
     view.press("u")
     form = view.root.get_by_role("dialog", name="Run until")
@@ -75,6 +75,21 @@ def test_run_until(lab: Lab) -> None:
     expect(view.root.locator(".oops")).to_contain_text("ValueError")
     view.root.get_by_role("button", name="Dismiss the error").click()
     view.stands("epoch 2/3·train·batch 3/6")
+    # How often the strips follow while training runs: a phase goes with batches only.
+    view.button("Settings").click()
+    panel = view.root.get_by_role("dialog", name="Settings")
+    expect(panel.get_by_label("Phase of the update frequency")).to_be_disabled()
+    panel.get_by_label("Update every how many").fill("2")
+    panel.get_by_label("Unit of the update frequency").select_option("batch")
+    panel.get_by_label("Phase of the update frequency").select_option("train")
+    panel.get_by_role("button", name="Apply").click()
+    expect(view.code).to_have_text("session.set_update_frequency(unit='batch', n=2, phase='train')")
+    expect(panel).to_be_hidden()
+    frequency = "(lambda f: (f.unit, f.n, f.phase))(session.update_frequency)"
+    assert view.tab.evaluate(frequency) == ("batch", 2, "train")
+    view.button("Settings").click()
+    expect(panel.get_by_label("Update every how many")).to_have_value("2")
+    expect(panel.get_by_label("Phase of the update frequency")).to_have_value("train")
 
 
 def test_stop_waits_for_a_long_batch_and_can_be_taken_back(lab: Lab) -> None:
@@ -86,15 +101,18 @@ def test_stop_waits_for_a_long_batch_and_can_be_taken_back(lab: Lab) -> None:
     view.stop.click()
     expect(view.stop).to_have_attribute("aria-busy", "true")
     expect(view.stop).to_have_attribute("title", "Stop is queued; press again to cancel")
+    expect(view.code).to_have_text("session.stop()")
     assert view.tab.evaluate("session.pending") == ["stop"]
     view.stop.click()
     expect(view.stop).to_have_attribute("aria-busy", "false")
-    assert view.tab.evaluate("session.pending") == []
     expect(view.code).to_have_text("session.cancel()")
+    assert view.tab.evaluate("session.pending") == []
     expect(view.pill).to_have_text("running")
     view.button("Refresh").click()
     expect(view.button("Refresh")).to_have_attribute("aria-busy", "true")
+    expect(view.code).to_have_text("session.request_snapshot()")
     view.stop.click()
+    expect(view.code).to_have_text("session.stop()")
     view.tab.execute("gate.set()")
     expect(view.pill).to_have_text("paused")
     expect(view.button("Refresh")).to_have_attribute("aria-busy", "false")
@@ -116,26 +134,9 @@ def test_refresh_while_running_shows_a_batch(lab: Lab) -> None:
     expect(view.pill).to_have_text("paused")
 
 
-def test_update_frequency(lab: Lab) -> None:
-    view = open_training(lab, watch=("fc",))
-    view.button("Settings").click()
-    panel = view.root.get_by_role("dialog", name="Settings")
-    panel.get_by_label("Update every how many").fill("2")
-    panel.get_by_label("Unit of the update frequency").select_option("batch")
-    panel.get_by_label("Phase of the update frequency").select_option("train")
-    panel.get_by_role("button", name="Apply").click()
-    expect(view.code).to_have_text("session.set_update_frequency(unit='batch', n=2, phase='train')")
-    expect(panel).to_be_hidden()
-    frequency = "(lambda f: (f.unit, f.n, f.phase))(session.update_frequency)"
-    assert view.tab.evaluate(frequency) == ("batch", 2, "train")
-    view.button("Settings").click()
-    expect(panel.get_by_label("Update every how many")).to_have_value("2")
-    expect(panel.get_by_label("Phase of the update frequency")).to_have_value("train")
-
-
-def test_last_action_can_be_copied_and_hidden(lab: Lab) -> None:
+def test_copying_and_moving_between_cards(lab: Lab) -> None:
     lab.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=lab.server.url)
-    view = open_training(lab)
+    view = open_training(lab, watch=("stem", "fc"))
     expect(view.code).to_have_text("none yet")
     expect(view.button("Copy code")).to_be_disabled()
     view.step.click()
@@ -143,6 +144,16 @@ def test_last_action_can_be_copied_and_hidden(lab: Lab) -> None:
     view.button("Copy code").click()
     expect(view.button("Copy code")).to_have_attribute("title", "Copied")
     assert view.page.evaluate("navigator.clipboard.readText()") == "session.step_batch()"
+    # `c` copies the value under the pointer; `]` and `[` go from card to card.
+    text = view.point("stem", 2, 3, 4, scale=4, kind="activations")
+    view.press("c")
+    view.page.wait_for_function("async (text) => (await navigator.clipboard.readText()) === text", arg=text)
+    view.press("]")
+    expect(view.card("stem")).to_be_focused()
+    view.page.keyboard.press("]")
+    expect(view.card("fc")).to_be_focused()
+    view.page.keyboard.press("[")
+    expect(view.card("stem")).to_be_focused()
     view.button("Show code").click()
     expect(view.code).to_be_hidden()
     view.button("Show code").click()

@@ -46,7 +46,7 @@ def test_graph_of_a_real_forward(lab: Lab) -> None:
     assert box.evaluate("(box) => box.scrollWidth - box.clientWidth") <= 1
 
 
-def test_click_watches_and_unwatches(lab: Lab) -> None:
+def test_click_and_keys_watch_and_unwatch(lab: Lab) -> None:
     view = open_training(lab)
     expect(view.root.locator(".empty")).to_contain_text("Watch a layer")
     view.node("blocks.0.conv1").click()
@@ -63,6 +63,25 @@ def test_click_watches_and_unwatches(lab: Lab) -> None:
     view.button("Close fc").click()
     expect(view.card("fc")).to_have_count(0)
     assert view.tab.evaluate("session.watched_layers") == ()
+    # The same by keyboard.
+    view.node("stem").focus()
+    view.page.keyboard.press("ArrowDown")
+    expect(view.node("act")).to_be_focused()
+    expect(view.root.get_by_role("tooltip")).to_contain_text("ReLU")
+    view.page.keyboard.press("Enter")
+    expect(view.node("act")).to_have_attribute("aria-pressed", "true")
+    expect(view.node("act")).to_be_focused()
+    view.page.keyboard.press("Space")
+    expect(view.node("act")).to_have_attribute("aria-pressed", "false")
+    view.page.keyboard.press("ArrowDown")
+    expect(view.node("blocks")).to_be_focused()
+    view.page.keyboard.press("ArrowLeft")
+    expect(view.node("blocks.0")).to_have_count(0)
+    view.page.keyboard.press("ArrowRight")
+    expect(view.node("blocks.0")).to_have_count(1)
+    expect(view.node("blocks")).to_be_focused()
+    view.page.keyboard.press("n")
+    view.stands("epoch 1/3·train·batch 2/6")
 
 
 def test_filter_by_glob_and_class_and_watch_at_once(lab: Lab) -> None:
@@ -88,25 +107,3 @@ def test_filter_by_glob_and_class_and_watch_at_once(lab: Lab) -> None:
     expect(view.node("blocks.1")).to_have_count(1)
     search.press("Enter")
     expect(view.node("blocks.1.conv2")).to_be_focused()
-
-
-def test_graph_by_keyboard(lab: Lab) -> None:
-    view = open_training(lab)
-    view.node("stem").focus()
-    view.page.keyboard.press("ArrowDown")
-    expect(view.node("act")).to_be_focused()
-    expect(view.root.get_by_role("tooltip")).to_contain_text("ReLU")
-    view.page.keyboard.press("Enter")
-    expect(view.node("act")).to_have_attribute("aria-pressed", "true")
-    expect(view.node("act")).to_be_focused()
-    view.page.keyboard.press("Space")
-    expect(view.node("act")).to_have_attribute("aria-pressed", "false")
-    view.page.keyboard.press("ArrowDown")
-    expect(view.node("blocks")).to_be_focused()
-    view.page.keyboard.press("ArrowLeft")
-    expect(view.node("blocks.0")).to_have_count(0)
-    view.page.keyboard.press("ArrowRight")
-    expect(view.node("blocks.0")).to_have_count(1)
-    expect(view.node("blocks")).to_be_focused()
-    view.page.keyboard.press("n")
-    view.stands("epoch 1/3·train·batch 2/6")

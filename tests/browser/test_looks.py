@@ -51,74 +51,80 @@ UNNAMED = """
 """
 
 
-@pytest.fixture(params=["light", "dark"])
-def theme(request: pytest.FixtureRequest, lab: Lab) -> Iterator[str]:
-    """Name of a theme; the light one is back for the next test, whose server remembers the choice."""
-    yield request.param
+@pytest.fixture(autouse=True)
+def light_theme_afterwards(lab: Lab) -> Iterator[None]:
+    """The server remembers a theme: the next test finds the one it expects."""
+    yield
     lab.tabs[0].set_theme(dark=False)
 
 
-def test_every_width(lab: Lab, theme: str) -> None:
+def test_every_width_in_both_themes(lab: Lab) -> None:
     view = open_training(lab, watch=("stem", "blocks.0.conv1", "act", "fc"), viewport=(2200, 1500))
-    view.tab.set_theme(dark=theme == "dark")
-    expect(view.root).to_have_attribute("data-theme", theme)
     view.press("p")
     view.stands("epoch 1/3·val·before batch 1/2")
-    view.node("unused").evaluate("(node) => node.blur()")
-    for width in WIDTHS:
-        view.root.evaluate(NARROW, width)
-        view.page.wait_for_function(
-            "([root, width]) => root.clientWidth === width", arg=[view.root.element_handle(), width]
-        )
-        view.root.scroll_into_view_if_needed()
-        expect(view.tile("stem", 0)).to_be_visible()
-        settled(view)
-        assert view.root.evaluate(OVERFLOWING) == [], width
-        assert view.root.evaluate(CUT) == [], width
-        assert view.root.evaluate(UNNAMED) == [], width
-        picture(view, f"{theme}-{width}")
-        if width <= 720:
-            view.root.get_by_role("tab", name="Graph").click()
-            expect(view.node("stem")).to_be_visible()
-            settled(view)
-            assert view.root.evaluate(OVERFLOWING) == [], width
-            picture(view, f"{theme}-{width}-graph")
-            view.root.get_by_role("tab", name="Layers").click()
+    for theme in ("light", "dark"):
+        view.tab.set_theme(dark=theme == "dark")
+        expect(view.root).to_have_attribute("data-theme", theme)
+        for width in WIDTHS:
+            check_width(view, width, f"{theme}-{width}")
 
 
-def test_states_and_panels(lab: Lab, theme: str) -> None:
+def check_width(view: View, width: int, name: str) -> None:
+    view.root.evaluate(NARROW, width)
+    view.page.wait_for_function(
+        "([root, width]) => root.clientWidth === width", arg=[view.root.element_handle(), width]
+    )
+    view.root.scroll_into_view_if_needed()
+    expect(view.tile("stem", 0)).to_be_visible()
+    settled(view)
+    assert view.root.evaluate(OVERFLOWING) == [], width
+    assert view.root.evaluate(CUT) == [], width
+    assert view.root.evaluate(UNNAMED) == [], width
+    picture(view, name)
+    if width > 720:
+        return
+    view.root.get_by_role("tab", name="Graph").click()
+    expect(view.node("stem")).to_be_visible()
+    settled(view)
+    assert view.root.evaluate(OVERFLOWING) == [], width
+    picture(view, f"{name}-graph")
+    view.root.get_by_role("tab", name="Layers").click()
+
+
+def test_states_and_panels(lab: Lab) -> None:
     view = open_training(lab, watch=("stem", "fc"), viewport=(1600, 1300))
-    view.tab.set_theme(dark=theme == "dark")
+    view.tab.set_theme(dark=True)
     view.root.evaluate(NARROW, 1080)
     view.tile("stem", 4).click()
     expect(view.tensor("stem").locator(".zoom")).to_be_visible()
     view.root.get_by_role("searchbox", name="Filter layers").fill("conv*")
     expect(view.root.locator(".gfound")).to_be_visible()
     view.tile("stem", 2).locator("canvas").hover(position={"x": 20, "y": 20})
-    picture(view, f"{theme}-magnified")
+    picture(view, "dark-magnified")
     view.button("Step options").click()
-    picture(view, f"{theme}-menu")
+    picture(view, "dark-menu")
     view.root.get_by_role("menuitem", name="Run until").click()
-    picture(view, f"{theme}-until")
+    picture(view, "dark-until")
     view.page.keyboard.press("Escape")
     view.button("Settings").click()
-    picture(view, f"{theme}-settings")
+    picture(view, "dark-settings")
     view.page.keyboard.press("Escape")
     view.press("?")
-    picture(view, f"{theme}-keys")
+    picture(view, "dark-keys")
     view.page.keyboard.press("Escape")
     view.node("blocks.0.conv1").hover()
-    picture(view, f"{theme}-hover")
+    picture(view, "dark-hover")
     view.tab.execute("gate.clear()")
     view.press("r")
     view.stop.click()
     expect(view.stop).to_have_attribute("aria-busy", "true")
-    picture(view, f"{theme}-queued")
+    expect(view.code).to_have_text("session.stop()")
+    picture(view, "dark-queued")
     view.tab.execute("gate.set()")
     expect(view.pill).to_have_text("paused")
     view.tab.restart_kernel()
     expect(view.pill).to_have_text("kernel gone")
-    picture(view, f"{theme}-gone")
+    picture(view, "dark-gone")
 
 
 def test_first_notebook(lab: Lab) -> None:

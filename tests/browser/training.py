@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
@@ -129,6 +130,7 @@ class View:
         """Point at a value of a tile that is drawn at `scale` pixels a value; the exact read-out."""
         canvas = self.tile(layer, channel, kind).locator("canvas")
         canvas.hover(position={"x": (col + 0.5) * scale, "y": (row + 0.5) * scale})
+        expect(self.tensor(layer, kind).locator(".ro")).to_have_text(re.compile(rf"\({row}, {col}\) = "))
         return self.readout(layer, kind)
 
     def readout(self, layer: str, kind: str = "activations") -> str:
