@@ -30,10 +30,22 @@ it("a banner explains what the user did not choose", () => {
   expect(bannerText({ ...state, status: "closed", detail: "Replaced." }, "live")).toBe("Replaced.");
 });
 
-it("progress has no share while the total is unknown", () => {
-  const { epoch, run } = progressBars({ epoch_done: 5, epoch_total: null, epoch_left_s: null, run_done: 50, run_total: 100, run_left_s: 61, batch_s: 1 });
-  expect(epoch).toEqual({ label: "epoch", share: null, count: "5 batches", left: "" });
-  expect(run).toEqual({ label: "run", share: 0.5, count: "50/100", left: "1 min 1 s left" });
+describe("progress", () => {
+  const progress = { epoch_done: 5, epoch_total: null, epoch_left_s: null, run_done: 50, run_total: 100, run_left_s: 61, batch_s: 2 };
+  it("has no share while the total is unknown", () => {
+    const { epoch, run } = progressBars({ progress, position: { ...position, batches: null }, standing: "after" });
+    expect(epoch).toEqual({ label: "epoch", share: null, count: "5 batches", left: "" });
+    expect(run).toEqual({ label: "run", share: 0.5, count: "50/100", left: "1 min 1 s left" });
+  });
+  it("is the phase's while only that is known", () => {
+    const bar = (standing: State["standing"]) => progressBars({ progress, position: { ...position, batch_idx: 3, batches: 8 }, standing }).epoch;
+    expect(bar("after")).toEqual({ label: "train", share: 0.5, count: "4/8", left: "8 s left" });
+    expect(bar("before")).toMatchObject({ count: "3/8", left: "10 s left" });
+  });
+  it("is the epoch's once that is known", () => {
+    const { epoch } = progressBars({ progress: { ...progress, epoch_total: 10, epoch_left_s: 10 }, position, standing: "after" });
+    expect(epoch).toEqual({ label: "epoch", share: 0.5, count: "5/10", left: "10 s left" });
+  });
 });
 
 it("run until starts at the next batch", () => {

@@ -34,11 +34,15 @@ class Progress:
 
 
 class Pace:
-    """Seconds a batch takes, as a moving average over about the last twenty; pauses do not count."""
+    """Seconds a batch takes, as a moving average over about the last twenty; pauses do not count.
+
+    The first batch warms torch up and can take ten times as long as any other: the second takes its place.
+    """
 
     def __init__(self) -> None:
         self._began: float | None = None
         self._average: float | None = None
+        self._batches = 0
 
     def begin(self) -> None:
         """A batch begins, or goes on after a pause."""
@@ -48,9 +52,14 @@ class Pace:
         """The batch ends."""
         if self._began is None:
             return
-        took = time.perf_counter() - self._began
+        self.count(time.perf_counter() - self._began)
         self._began = None
-        self._average = took if self._average is None else 0.95 * self._average + 0.05 * took
+
+    def count(self, took: float) -> None:
+        """Count a batch that took so many seconds."""
+        share = max(0.05, 1 / max(1, self._batches))
+        self._batches += 1
+        self._average = took if self._average is None else (1 - share) * self._average + share * took
 
     def progress(self, schedule: Schedule) -> Progress:
         """Progress now; the time left assumes that batches go on at this pace, whatever their phase."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 from tests.browser.lab import Lab, chromium_flags, new_context
 from tests.browser.server import JupyterServer
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 _HERE = Path(__file__).parent
+
+# The cores are shared with whatever else runs; what is there in time costs no more for a longer wait.
+expect.set_options(timeout=20_000)
+
 _FAILED = pytest.StashKey[bool]()
 
 

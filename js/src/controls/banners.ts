@@ -10,33 +10,40 @@ import { bannerText, progressBars, type Bar } from "./labels";
 
 export class ProgressRow {
   readonly element = h("div", { class: "prog" });
-  private rows = new Map<string, { fill: HTMLElement; track: HTMLElement; text: HTMLElement; left: HTMLElement }>();
+  private readonly epoch = new ProgressBar();
+  private readonly run = new ProgressBar();
 
-  update(state: State): void {
-    const { epoch, run } = progressBars(state.progress);
-    this.draw(epoch);
-    this.draw(run);
+  constructor() {
+    this.element.append(this.epoch.element, this.run.element);
   }
 
-  private draw({ label, share, count, left }: Bar): void {
-    let row = this.rows.get(label);
-    if (!row) {
-      const fill = h("i");
-      row = {
-        fill,
-        track: h("span", { class: "bar", role: "progressbar", "aria-label": `Progress of the ${label}`, "aria-valuemin": 0, "aria-valuemax": 100 }, fill),
-        text: h("span", { class: "num" }),
-        left: h("span", { class: "num" }),
-      };
-      this.rows.set(label, row);
-      this.element.append(h("div", {}, h("span", { class: "name" }, label), row.track, row.text, row.left));
-    }
-    row.fill.style.width = `${(share ?? 0) * 100}%`;
-    if (share === null) row.track.removeAttribute("aria-valuenow");
-    else row.track.setAttribute("aria-valuenow", String(Math.round(share * 100)));
-    row.track.setAttribute("aria-valuetext", [count, left].filter(Boolean).join(", "));
-    setText(row.text, count);
-    setText(row.left, left);
+  update(state: State, link: Link): void {
+    const { epoch, run } = progressBars(state);
+    // Nothing goes on where no kernel is, so no time is left either.
+    const still = link === "gone" || link === "none" ? { left: "" } : {};
+    this.epoch.draw({ ...epoch, ...still });
+    this.run.draw({ ...run, ...still });
+  }
+}
+
+class ProgressBar {
+  private readonly name = h("span", { class: "name" });
+  private readonly fill = h("i");
+  private readonly track = h("span", { class: "bar", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 }, this.fill);
+  private readonly text = h("span", { class: "num" });
+  private readonly left = h("span", { class: "num" });
+  readonly element = h("div", {}, this.name, this.track, this.text, this.left);
+
+  /** An end that is not known gets no bar: an empty one would say that nothing was done. */
+  draw({ label, share, count, left }: Bar): void {
+    setText(this.name, label);
+    this.track.hidden = share === null;
+    this.track.setAttribute("aria-label", `Progress of the ${label}`);
+    this.fill.style.width = `${(share ?? 0) * 100}%`;
+    this.track.setAttribute("aria-valuenow", String(Math.round((share ?? 0) * 100)));
+    this.track.setAttribute("aria-valuetext", [count, left].filter(Boolean).join(", "));
+    setText(this.text, count);
+    setText(this.left, left);
   }
 }
 

@@ -3,7 +3,7 @@
 import type { Link } from "../lib/kernel";
 import { formatCount, formatLeft, positionText } from "../lib/format";
 import type { IconName } from "../lib/icons";
-import type { Position, Progress, State, Status } from "../lib/protocol";
+import type { Position, State, Status } from "../lib/protocol";
 
 export interface Pill {
   key: string;
@@ -70,11 +70,15 @@ export interface Bar {
   left: string;
 }
 
-export function progressBars(progress: Progress): { epoch: Bar; run: Bar } {
-  return {
-    epoch: bar("epoch", progress.epoch_done, progress.epoch_total, progress.epoch_left_s),
-    run: bar("run", progress.run_done, progress.run_total, progress.run_left_s),
-  };
+/** In a first epoch that nobody declared, only the phase's own length is known: the bar is then the phase's. */
+export function progressBars({ progress, position, standing }: Pick<State, "progress" | "position" | "standing">): { epoch: Bar; run: Bar } {
+  const run = bar("run", progress.run_done, progress.run_total, progress.run_left_s);
+  if (progress.epoch_total !== null || position === null || position.batches === null) {
+    return { epoch: bar("epoch", progress.epoch_done, progress.epoch_total, progress.epoch_left_s), run };
+  }
+  const done = position.batch_idx + (standing === "after" ? 1 : 0);
+  const left = progress.batch_s === null ? null : Math.max(0, position.batches - done) * progress.batch_s;
+  return { epoch: bar(position.phase, done, position.batches, left), run };
 }
 
 function bar(label: string, done: number, total: number | null, left: number | null): Bar {

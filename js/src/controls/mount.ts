@@ -25,7 +25,7 @@ export function mountControls(root: Root, ...body: HTMLElement[]): Part {
     banner.update(state, link, channel.kernel.canReconnect);
     if (!state) return;
     root.keepFocus(() => toolbar.update(state, link));
-    progress.update(state);
+    progress.update(state, link);
     notice.update(state);
     failure.update(state.status === "failed" ? state.error : null);
     code.update(state);

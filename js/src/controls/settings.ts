@@ -19,6 +19,12 @@ export function settingsPanel(
     h("p", { class: "note" }, "How often the layers on screen follow while training runs. A pause always shows its batch."),
     h("p", { class: "note" }, h("button", { type: "button", class: "btn s", onclick: () => root.commands.run("keys") }, "Keys ", h("kbd", {}, "?"))),
   );
+  // An epoch has one first batch, whatever its phase.
+  const limit = (): void => {
+    phase.disabled = unit.value === "epoch";
+    if (phase.disabled) phase.value = "";
+  };
+  unit.addEventListener("change", limit);
   panel.addEventListener("submit", (event) => {
     event.preventDefault();
     send({ unit: unit.value as UpdateFrequency["unit"], n: count.valueAsNumber, phase: phase.value || null });
@@ -32,6 +38,7 @@ export function settingsPanel(
       count.value = String(n);
       unit.value = current;
       phase.replaceChildren(h("option", { value: "" }, "any phase"), ...Object.keys(state.phases).map((name) => h("option", { value: name, selected: name === of }, name)));
+      limit();
     },
   };
 }

@@ -31,6 +31,8 @@ export class DisplayBar {
     this.previous = step("left", "Previous sample", -1);
     this.next = step("right", "Next sample", 1);
     this.sample.addEventListener("change", () => this.choose(this.sample.valueAsNumber));
+    // Not every browser and host fires `change` for Enter.
+    this.sample.addEventListener("keydown", (event) => void (event.key === "Enter" && this.choose(this.sample.valueAsNumber)));
     this.average.addEventListener("click", () => {
       display.average = !display.average;
       this.average.setAttribute("aria-pressed", String(display.average));
