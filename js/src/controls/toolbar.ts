@@ -19,6 +19,12 @@ const STEPS: { name: ActionName; command: Command; text: string }[] = [
   { name: "step_epoch", command: "step_epoch", text: "Step epoch" },
 ];
 
+/** What a button does and, if it has one, its key. */
+function hint(label: string, command: Command): string {
+  const key = keyOf(command);
+  return key ? `${label} (${key})` : label;
+}
+
 export class Toolbar {
   readonly element: HTMLElement;
   private readonly split = h("div", { class: "split" });
@@ -110,14 +116,14 @@ export class Toolbar {
   }
 
   private button(label: string, command: Command, image: IconName, text: Node | null, cls = ""): HTMLButtonElement {
-    return h("button", { type: "button", class: cls, "aria-label": label, title: `${label} (${keyOf(command)})` }, icon(image), text);
+    return h("button", { type: "button", class: cls, "aria-label": label, title: hint(label, command) }, icon(image), text);
   }
 
   private mark(button: HTMLButtonElement, queued: boolean, label: string, command: Command): void {
     const cancelable = queued && (command === "stop" || command === "refresh");
     button.classList.toggle("queued", queued);
     button.setAttribute("aria-busy", String(queued));
-    button.title = cancelable ? `${label} is queued; press again to cancel` : `${label} (${keyOf(command)})`;
+    button.title = cancelable ? `${label} is queued; press again to cancel` : hint(label, command);
   }
 
   private drawPosition(state: State): void {
