@@ -63,7 +63,10 @@ def start(
         TypeError, ValueError: for a wrong argument, naming it.
     """
     if not isinstance(model, nn.Module):
-        raise TypeError(f"model={model!r} must be a torch.nn.Module")
+        raise TypeError(
+            f"model must be a torch.nn.Module, not {type(model).__name__}; several go into one, e.g. "
+            "torch.nn.ModuleDict({'generator': g, 'critic': d})"
+        )
     if not isinstance(enabled, bool):
         raise TypeError(f"enabled={enabled!r} must be True or False")
     session = Session(
@@ -78,6 +81,8 @@ def start(
         _replace_earlier(session, model)
     return session
 
+
+REPLACED = "replaced by a newer session: run session.dashboard() again to see that one"
 
 _last_run: tuple[str | None, weakref.WeakSet[Session]] = (None, weakref.WeakSet())
 
@@ -99,7 +104,7 @@ def _replace_earlier(session: Session, model: nn.Module) -> None:
         earlier = _open.get(key)
         # Several sessions may start in one run of a cell, for several models.
         if earlier is not None and (key == id(model) or earlier not in _of_this_run(run)):
-            earlier._close("replaced by a newer session", keep_state=False)  # noqa: SLF001  one entry point
+            earlier._close(REPLACED, keep_state=False)  # noqa: SLF001  one entry point
         _open[key] = session
     _of_this_run(run).add(session)
 

@@ -117,6 +117,13 @@ class BatchSnapshot:
         """Layer name to the gradient of the loss with respect to the tensor in `activations`."""
         return {name: leaf.gradient for name, leaf in self._first() if leaf.gradient is not None}
 
+    def __repr__(self) -> str:  # the default one would print every tensor
+        part = "" if self.complete else ", broken off"
+        return (
+            f"<BatchSnapshot {self.number} of {self.position}{part}: {len(self.layers)} layers, "
+            f"{len(self.weights)} weights, {self.cost.bytes / 1e6:.1f} MB>"
+        )
+
     def _first(self) -> list[tuple[str, LeafValue]]:
         firsts = ((name, calls[0].leaves) for name, calls in self.layers.items() if calls)
         return [(name, leaves[0]) for name, leaves in firsts if leaves]

@@ -83,9 +83,11 @@ class RunControl:
             self._mode_before_stop = None
             self._origin = None if origin is None else (origin.phase, origin.epoch)
             self._target = target
-            # Only a pause consumes a resume: a command given while training runs just changes the mode,
-            # and must not carry it over the next pause.
-            self._resume = self._paused
+            # Only a pause takes a resume: a command given while training runs just changes the mode, and
+            # must not carry it over the next pause. From here on training is not paused, although its
+            # thread has yet to wake: who waits for a pause now waits for the one this command leads to.
+            self._resume = self._resume or self._paused
+            self._paused = False
             self._changed.notify_all()
         self._on_change()
 

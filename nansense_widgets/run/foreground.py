@@ -16,6 +16,7 @@ from typing import Any
 from nansense_widgets.run.control import IDLE_WAIT_S, RunControl
 from nansense_widgets.run.kernel import ShellMailbox, current_kernel
 from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.worker import LoopFailure
 
 __all__ = ["Foreground"]
 
@@ -97,6 +98,15 @@ class Foreground:
             flush=True,
         )
         self._control.go(Mode.DETACH)
+
+    def report(self, failure: LoopFailure) -> None:
+        """Say in the launching cell (or on stderr) that its loop died: nobody may be looking at a widget."""
+        print(
+            f"nansense_widgets: the launched loop ended with {failure.type}: {failure.message}\n"
+            f"  at {failure.line}\n  session.wait() raises it; session.failure has the traceback.",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def close(self) -> None:
         """Let go of the cell and of the interrupt handler."""

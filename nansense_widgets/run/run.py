@@ -101,8 +101,8 @@ class Run:
         """Start a worker thread that runs the loop."""
         if self._worker is not None and self._worker.alive:
             raise SessionStateError(
-                "a loop of this session is still running: let it end (session.wait()), or close the "
-                "session and start a new one"
+                "a loop of this session has not ended yet: run the cell with nansense_widgets.start again "
+                "for a new session (this one is then closed), or let the loop end"
             )
         if self.control.closed:
             raise SessionStateError("this session is closed: start a new one with nansense_widgets.start")
@@ -167,6 +167,8 @@ class Run:
             self._finished = True
         else:
             self.failure = LoopFailure(error, self.loop.batch_of(error))
+            if self._worker is not None and self._worker.thread is threading.current_thread():
+                self._foreground.report(self.failure)
         self.control.rest()
 
     # ------------------------------------------------------------ commands

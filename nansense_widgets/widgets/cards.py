@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -188,7 +189,11 @@ def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, 
 def _layout(tensor: torch.Tensor, node: ArchitectureNode | None) -> TensorLayout:
     axes = None if node is None else node.axes
     if axes is None:
-        return choose_layout(tensor.shape, tensor.dtype)
+        # Nothing says what the axes mean, so they have no names: attention's (batch, heads, tokens,
+        # features) is no picture, though it is drawn as tiles.
+        layout = choose_layout(tensor.shape, tensor.dtype)
+        names = " ".join("B" if i == layout.batch_axis else f"d{i}" for i in range(tensor.ndim))
+        return replace(layout, axes=names if tensor.ndim > 2 else layout.axes)
     return choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
 
 

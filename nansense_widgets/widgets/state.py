@@ -17,6 +17,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
     failure = source.failure
     schedule = source.schedule
     progress = source.progress
+    goes_on = status.word in ("paused", "running")
     frequency = source.update_frequency
     return {
         "status": status.word,
@@ -29,10 +30,10 @@ def session_state(source: Source, last_action: str) -> protocol.State:
         "progress": {
             "epoch_done": progress.epoch_done,
             "epoch_total": progress.epoch_total,
-            "epoch_left_s": progress.epoch_left_s,
+            "epoch_left_s": progress.epoch_left_s if goes_on else None,
             "run_done": progress.run_done,
             "run_total": progress.run_total,
-            "run_left_s": progress.run_left_s,
+            "run_left_s": progress.run_left_s if goes_on else None,
             "batch_s": progress.batch_s,
         },
         "phases": {name: schedule.phase_count(name) for name in schedule.phase_order},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from dataclasses import dataclass, field
@@ -61,7 +62,10 @@ class StripsPart(SessionWidget):
 
     def refresh(self) -> None:
         super().refresh()
-        self.watched = list(self._source.watched_layers)
+        watched = list(self._source.watched_layers)
+        if watched != self.watched:
+            self.watched = watched
+            self._still_later()
         still, self._next_still = self._next_still, None
         if still is not None:
             self.still = dict(still)
@@ -111,6 +115,8 @@ class StripsPart(SessionWidget):
         self, view: str, seq: int, wants: list[protocol.CardWant]
     ) -> tuple[protocol.Strips, list[bytes]]:
         snapshot = self._source.snapshot
+        if snapshot is None and self.still.get("strips"):
+            return self._of_still(view, seq, {want["layer"] for want in wants})
         buffers: list[bytes] = []
         cards = [self._painter.card(snapshot, want, buffers) for want in wants]
         return {
@@ -123,6 +129,15 @@ class StripsPart(SessionWidget):
             else position_payload(snapshot.position, self._source.schedule),
             "cards": cards,
         }, buffers
+
+    def _of_still(self, view: str, seq: int, layers: set[str]) -> tuple[protocol.Strips, list[bytes]]:
+        """What is left of a session whose tensors were released: the small picture that was kept."""
+        ends = list(itertools.accumulate(self.still["sizes"], initial=0))
+        data = bytes(self.still["data"])
+        strips: protocol.Strips = dict(self.still["strips"])  # type: ignore[assignment]
+        strips["view"], strips["seq"] = view, seq
+        strips["cards"] = [card for card in strips["cards"] if card["layer"] in layers]
+        return strips, [data[a:b] for a, b in itertools.pairwise(ends)]
 
     # ------------------------------------------------------------ the picture for files without a kernel
 
