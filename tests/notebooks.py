@@ -39,3 +39,9 @@ def errors(notebook: nbformat.NotebookNode) -> list[str]:
         for output in cell.outputs
         if output.output_type == "error"
     ]
+
+
+def printed(notebook: nbformat.NotebookNode) -> str:
+    """All that its cells printed."""
+    outputs = (output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs)
+    return "".join(output.text for output in outputs if output.output_type == "stream")

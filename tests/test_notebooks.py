@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
 import pytest
 
-from tests.notebooks import demo_notebooks, errors, execute
+from tests.notebooks import demo_notebooks, errors, execute, printed
 
 CELL_LIMIT_S = 300
 """A notebook's longest cell trains for about two minutes on two cores."""
@@ -19,7 +20,10 @@ each_notebook = pytest.mark.parametrize("path", demo_notebooks(), ids=lambda pat
 @pytest.mark.timeout(CELL_LIMIT_S * 2)
 @each_notebook
 def test_runs_from_top_to_bottom(path: Path) -> None:
-    assert errors(execute(path, timeout_s=CELL_LIMIT_S)) == []
+    notebook = execute(path, timeout_s=CELL_LIMIT_S)
+    assert errors(notebook) == []
+    for accuracy in re.findall(r"validation accuracy ([\d.]+)%", printed(notebook)):
+        assert float(accuracy) > 95  # a demo that does not learn teaches nothing
 
 
 @each_notebook

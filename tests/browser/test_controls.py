@@ -64,7 +64,7 @@ def test_run_until_and_update_frequency(lab: Lab) -> None:
     expect(form.get_by_label("batch")).to_have_value("2")
     form.get_by_label("epoch").fill("2")
     form.get_by_label("batch").fill("3")
-    form.get_by_role("button", name="Run").click()
+    form.get_by_label("batch").press("Enter")
     view.stands("epoch 2/3·train·batch 3/6")
     expect(form).to_be_hidden()
     expect(view.code).to_have_text("session.step_until_position(phase='train', epoch=1, batch_idx=2)")

@@ -107,3 +107,4 @@ def test_filter_by_glob_and_class_and_watch_at_once(lab: Lab) -> None:
     expect(view.node("blocks.1")).to_have_count(1)
     search.press("Enter")
     expect(view.node("blocks.1.conv2")).to_be_focused()
+    expect(view.node("blocks.1.conv2")).to_have_attribute("aria-pressed", "false")

@@ -112,10 +112,11 @@ def test_kernel_restart(lab: Lab) -> None:
 
 
 def test_close_and_replace(lab: Lab) -> None:
-    path = lab.write_notebook([NET + LOOP, START, LAUNCH, DASHBOARD, DASHBOARD])
+    path = lab.write_notebook([NET + LOOP, START + "; session.watch('stem')", LAUNCH, DASHBOARD, DASHBOARD])
     tab = lab.open(path, viewport=(1400, 2400))
     tab.run_all()
     old, new = View(tab), View(tab, 1)
+    expect(old.tiles("stem")).to_have_count(8)
     old.stands("epoch 1/3·train·batch 1/6")
     alert = old.root.get_by_role("alert").locator("visible=true")
     # All but the first dashboard again, as someone does who starts over.
@@ -131,6 +132,7 @@ def test_close_and_replace(lab: Lab) -> None:
     expect(old.pill).to_have_text("closed")
     expect(alert).to_contain_text("replaced by a newer session")
     expect(old.step).to_be_disabled()
+    expect(old.tiles("stem")).to_have_count(8)  # its last picture stays
     new.stands("epoch 1/3·train·batch 1/6")
     new.root.scroll_into_view_if_needed()
     new.step.click()

@@ -68,6 +68,7 @@ def test_magnifier_average_and_transforms(lab: Lab) -> None:
     view = open_training(lab, watch=("stem",))
     view.tile("stem", 1).click()
     expect(view.tile("stem", 1)).to_have_attribute("aria-pressed", "true")
+    expect(view.tile("stem", 1)).to_be_focused()  # although the strip was laid out anew beside the picture
     zoom = view.tensor("stem").locator(".zoom")
     expect(zoom.locator(".chip")).to_have_text("ch 1")
     zoom.locator("canvas").hover(position={"x": (4 + 0.5) * 12, "y": (9 + 0.5) * 12})

@@ -128,8 +128,8 @@ class View:
 
     def point(self, layer: str, channel: int, row: int, col: int, *, scale: float, kind: str) -> str:
         """Point at a value of a tile that is drawn at `scale` pixels a value; the exact read-out."""
-        canvas = self.tile(layer, channel, kind).locator("canvas")
-        canvas.hover(position={"x": (col + 0.5) * scale, "y": (row + 0.5) * scale})
+        face = self.tile(layer, channel, kind).locator(".face")
+        face.hover(position={"x": (col + 0.5) * scale, "y": (row + 0.5) * scale})
         expect(self.tensor(layer, kind).locator(".ro")).to_have_text(re.compile(rf"\({row}, {col}\) = "))
         return self.readout(layer, kind)
 

@@ -1,6 +1,6 @@
 // Settings: how often the tensors on screen follow while training runs.
 
-import { h } from "../lib/dom";
+import { h, submitOnEnter } from "../lib/dom";
 import type { State, UpdateFrequency } from "../lib/protocol";
 import type { Root } from "../lib/root";
 
@@ -25,6 +25,7 @@ export function settingsPanel(
     if (phase.disabled) phase.value = "";
   };
   unit.addEventListener("change", limit);
+  submitOnEnter(panel);
   panel.addEventListener("submit", (event) => {
     event.preventDefault();
     send({ unit: unit.value as UpdateFrequency["unit"], n: count.valueAsNumber, phase: phase.value || null });

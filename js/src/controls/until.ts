@@ -1,6 +1,6 @@
 // The form of `Run until…`: epoch and batch are counted from 1 as in the position label, and sent from 0.
 
-import { h } from "../lib/dom";
+import { h, submitOnEnter } from "../lib/dom";
 import type { State } from "../lib/protocol";
 import { nextPosition } from "./labels";
 
@@ -36,6 +36,7 @@ export function untilPanel(
     else epoch.max = String(epochs);
   };
   phase.addEventListener("change", limits);
+  submitOnEnter(form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     send({ phase: phase.value, epoch: epoch.valueAsNumber - 1, batch_idx: batch.valueAsNumber - 1 });

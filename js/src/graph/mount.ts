@@ -133,7 +133,11 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   search.addEventListener("input", redrawSoon);
   search.addEventListener("keydown", (event) => {
     const first = event.key === "Enter" ? foundNodes()[0] : undefined;
-    if (first) reveal(first.name);
+    if (first) {
+      reveal(first.name);
+      // The key that moved the focus onto the layer's button must not press it too.
+      event.preventDefault();
+    }
     if (event.key === "Escape" && search.value) {
       search.value = "";
       draw();

@@ -65,12 +65,14 @@ export class Viewport {
 
   private readableScale(): number {
     const room = this.element.clientWidth;
-    return room ? Math.max(0.9, Math.min(1, room / this.width)) : 1;
+    return room ? Math.max(0.75, Math.min(1, room / this.width)) : 1;
   }
 
-  /** A graph that is wider than the pane shows its main chain. */
+  /** A graph that is wider than the pane shows its main chain, and its left edge with the names if both fit. */
   private centre(): void {
-    this.element.scrollLeft = (this.chain ?? 0) * this.scale - this.element.clientWidth / 2;
+    const chain = (this.chain ?? 0) * this.scale;
+    const room = this.element.clientWidth;
+    this.element.scrollLeft = chain < room * 0.75 ? 0 : chain - room / 2;
   }
 
   private zoomAt(factor: number, x: number, y: number): void {

@@ -102,3 +102,13 @@ export class Cleanup {
     for (const step of this.steps.splice(0).reverse()) step();
   }
 }
+
+/** Enter in a field submits its form. JupyterLab cancels what the browser would do by itself inside a notebook. */
+export function submitOnEnter(form: HTMLFormElement): void {
+  form.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.target instanceof HTMLInputElement)) return;
+    event.preventDefault();
+    event.stopPropagation();
+    form.requestSubmit();
+  });
+}

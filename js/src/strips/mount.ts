@@ -111,8 +111,10 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     wantSoon();
   });
 
+  let begun = false;
   const update = (): void => {
     const layers = options.layers();
+    const added: string[] = [];
     for (const [layer, card] of cards) {
       if (layers.includes(layer)) continue;
       onScreen.unobserve(card.element);
@@ -124,6 +126,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     layers.forEach((layer, place) => {
       let card = cards.get(layer);
       if (!card) {
+        added.push(layer);
         card = new LayerCard(layer, host);
         cards.set(layer, card);
         byElement.set(card.element, card);
@@ -135,6 +138,12 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     });
     options.empty.hidden = layers.length > 0;
     list.hidden = layers.length === 0;
+    // Who watches a layer in the graph wants to see it; cards that were there already stay where they are.
+    const first = begun ? cards.get(added[0] ?? "") : undefined;
+    if (first && root.element.contains(focusedNear(root.element)) && !list.contains(focusedNear(list))) {
+      list.scrollTop = first.element.offsetTop - list.offsetTop - 8;
+    }
+    begun = true;
     wantSoon();
   };
 

@@ -82,8 +82,12 @@ export class TileGrid {
     this.element.setAttribute("aria-label", strip.layout === "tokens" ? `${title}, tokens by features` : `${title}, channels`);
     this.space.style.height = `${plan.rows * plan.pitch - 4}px`;
     this.element.style.height = `${plan.viewRows * plan.pitch - 4}px`;
+    // Tiles that are laid out anew are new buttons: the focus stays on the channel it was on.
+    const focused = fresh ? this.tileOf((this.element.getRootNode() as Document | ShadowRoot).activeElement) : null;
+    const had = focused !== null && this.tiles.has(focused);
     if (fresh) for (const channel of [...this.tiles.keys()]) this.drop(channel);
     this.place();
+    if (had) this.tiles.get(focused)?.button.focus({ preventScroll: true });
   }
 
   scrollTo(top: number): void {
