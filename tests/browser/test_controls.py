@@ -213,7 +213,7 @@ def train():
     expect(view.step).to_be_disabled()
     # The last state stays to be looked at.
     expect(view.tiles("stem")).to_have_count(8)
-    view.tile("stem", 2).locator("canvas").hover(position={"x": 10, "y": 10})
+    view.tile("stem", 2).locator(".face").hover(position={"x": 10, "y": 10})
     expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 2 (2, 2) = ")
 
 

@@ -99,7 +99,7 @@ def test_kernel_restart(lab: Lab) -> None:
         expect(view.button(name)).to_be_disabled()
     # What is on screen stays, and so do values read from the picture.
     expect(view.tiles("stem")).to_have_count(8)
-    view.tile("stem", 2).locator("canvas").hover(position={"x": 10, "y": 10})
+    view.tile("stem", 2).locator(".face").hover(position={"x": 10, "y": 10})
     expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 2 (2, 2)")
     view.press("n")
     view.node("fc").click()

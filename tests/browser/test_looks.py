@@ -99,7 +99,7 @@ def test_states_and_panels(lab: Lab) -> None:
     expect(view.tensor("stem").locator(".zoom")).to_be_visible()
     view.root.get_by_role("searchbox", name="Filter layers").fill("conv*")
     expect(view.root.locator(".gfound")).to_be_visible()
-    view.tile("stem", 2).locator("canvas").hover(position={"x": 20, "y": 20})
+    view.tile("stem", 2).locator(".face").hover(position={"x": 20, "y": 20})
     picture(view, "dark-magnified")
     view.button("Step options").click()
     picture(view, "dark-menu")

@@ -177,7 +177,7 @@ def test_every_layout(lab: Lab) -> None:
     view.root.locator(".body").evaluate("(body) => body.style.setProperty('--body-h', '2300px')")
     # (C, L): a line per channel.
     expect(view.tiles("line")).to_have_count(6)
-    view.tile("line", 2).locator("canvas").hover(position={"x": 132 * 0.45, "y": 20})
+    view.tile("line", 2).locator(".face").hover(position={"x": 132 * 0.45, "y": 20})
     expect(view.tensor("line").locator(".ro")).to_contain_text("ch 2 (4) = ")
     assert value_of(view.readout("line")) == pytest.approx(held(view, "line", "0, 2, 4"), rel=1e-3)
     # (C, D, H, W): one slice at a time.
@@ -207,7 +207,7 @@ def test_every_layout(lab: Lab) -> None:
     expect(view.tensor("broken").locator(".bad")).to_have_text("1 NaN, 1 +Inf, 1 -Inf")
     text = view.point("broken", 0, 0, 0, scale=7, kind="activations")
     assert text == "ch 0 (0, 0) = nan"
-    view.tile("broken", 1).locator("canvas").hover(position={"x": 10, "y": 3})
+    view.tile("broken", 1).locator(".face").hover(position={"x": 10, "y": 3})
     expect(view.tensor("broken").locator(".ro")).to_have_text("ch 1 (0, 1) = -inf")
     expect(view.tensor("broken", "gradients").locator(".missing")).to_be_visible()
     view.root.screenshot(path=view.tab.screenshot("layouts").with_name("layouts-dashboard.png"))

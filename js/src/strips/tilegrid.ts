@@ -83,11 +83,11 @@ export class TileGrid {
     this.space.style.height = `${plan.rows * plan.pitch - 4}px`;
     this.element.style.height = `${plan.viewRows * plan.pitch - 4}px`;
     // Tiles that are laid out anew are new buttons: the focus stays on the channel it was on.
-    const focused = fresh ? this.tileOf((this.element.getRootNode() as Document | ShadowRoot).activeElement) : null;
-    const had = focused !== null && this.tiles.has(focused);
+    const active = (this.element.getRootNode() as Document | ShadowRoot).activeElement;
+    const focused = fresh && this.space.contains(active) ? this.tileOf(active) : null;
     if (fresh) for (const channel of [...this.tiles.keys()]) this.drop(channel);
     this.place();
-    if (had) this.tiles.get(focused)?.button.focus({ preventScroll: true });
+    if (focused !== null) this.tiles.get(focused)?.button.focus({ preventScroll: true });
   }
 
   scrollTo(top: number): void {
