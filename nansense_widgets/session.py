@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
@@ -25,6 +26,7 @@ from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.target import checked_count, checked_timeout
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.widgets.controls import Controls
 from nansense_widgets.widgets.dashboard import Dashboard
@@ -154,6 +156,8 @@ class Session:
         """
         if not callable(loop):
             raise TypeError(f"loop={loop!r} must be a function that runs the training loop")
+        if inspect.iscoroutinefunction(loop) or inspect.isgeneratorfunction(loop):
+            raise TypeError(f"loop={loop!r} must be a plain function: a coroutine or generator does not run")
         self._run.launch(loop, args, kwargs)
         return loop
 
@@ -168,7 +172,7 @@ class Session:
             KeyboardInterrupt: after a kernel interrupt, which also pauses training.
             BaseException: what the loop raised.
         """
-        return self._run.wait(timeout)
+        return self._run.wait(checked_timeout(timeout))
 
     @property
     def result(self) -> Any:
@@ -229,6 +233,7 @@ class Session:
                 never reached.
         """
         if self._enabled:
+            self._check_open()
             self._run.go_until(phase, epoch, batch_idx)
 
     def step_run(self) -> None:
@@ -256,6 +261,7 @@ class Session:
     def request_snapshot(self) -> None:
         """Have the next batch publish a snapshot, without pausing."""
         if self._enabled:
+            self._check_open()
             self._run.control.request_refresh()
 
     def set_update_frequency(self, *, unit: str, n: int = 1, phase: str | None = None) -> None:
@@ -276,9 +282,12 @@ class Session:
     def _go(self, mode: Mode) -> None:
         if not self._enabled:
             return
+        self._check_open()
+        self._run.go(mode)
+
+    def _check_open(self) -> None:
         if self._run.control.closed:
             raise SessionStateError(f"this session is closed ({self.status.detail})")
-        self._run.go(mode)
 
     # ------------------------------------------------------------------ what is watched
 
@@ -429,7 +438,8 @@ class Session:
         Returns False after `timeout` seconds (None: no limit), or at once if the loop has ended or the
         session is closed or disabled.
         """
-        return self._enabled and self._run.wait_until_paused(after_pauses, timeout)
+        pauses, seconds = checked_count("after_pauses", after_pauses), checked_timeout(timeout)
+        return self._enabled and self._run.wait_until_paused(pauses, seconds)
 
     # ------------------------------------------------------------------ widgets
 

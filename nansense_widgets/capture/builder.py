@@ -134,7 +134,7 @@ class ArchitectureBuilder:
             "module",
             type(module).__name__,
             parent=_parent(name, self.index.modules),
-            hyperparameters=_one_line(module.extra_repr()),
+            hyperparameters=_hyperparameters(module),
             parameters=tuple(prefix + p for p in own),
             parameter_count=parameter_count(module),
             output_shapes=ran.shapes if ran else (),
@@ -191,5 +191,8 @@ def _parent(name: str, modules: dict[str, nn.Module]) -> str:
     return parent
 
 
-def _one_line(text: str) -> str:
-    return " ".join(text.split())[:200]
+def _hyperparameters(module: nn.Module) -> str:
+    try:
+        return " ".join(module.extra_repr().split())[:200]
+    except Exception as error:  # the user's own method, which no training step calls
+        return f"(extra_repr raised {type(error).__name__})"

@@ -91,7 +91,7 @@ class _GradientHook:
 
     def __call__(self, gradient: torch.Tensor) -> None:
         leaf, collector = self._leaf(), self._collector()
-        if leaf is None or collector is None:
+        if leaf is None or collector is None or torch.compiler.is_compiling():
             return
         began = time.perf_counter()
         try:

@@ -101,6 +101,9 @@ class CaptureEngine:
             self._under_way.seconds = time.perf_counter() - began
         except Exception as error:
             self._fail(error)
+        except BaseException:  # an interrupt: nothing half installed may stay
+            self._take_down()
+            raise
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take the watches down and publish what they saw."""
@@ -239,7 +242,7 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        if not node.ran:
+        if not node.ran or (node.note and not node.calls):
             return node.note or "never ran"
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
@@ -268,7 +271,10 @@ def _bytes(*groups: Iterable[torch.Tensor]) -> int:
 
 def _has_compiled_part(model: nn.Module) -> bool:
     """Whether `module.compile()` was called on the model or a part of it."""
-    return any(getattr(module, "_compiled_call_impl", None) is not None for module in model.modules())
+    return any(
+        getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
+        for module in model.modules()
+    )
 
 
 def _eager_stance() -> Any:

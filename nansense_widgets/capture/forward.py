@@ -2,12 +2,13 @@
 
 Hooks are torch's global module hooks, filtered by the model's own modules, not hooks on the modules: the
 model stays as it is (a deep copy or a pickle taken meanwhile carries nothing of ours), and torch's fused
-attention path, which is left when a module has hooks, is left alone.
+attention path, which is left when a module has hooks, is left alone. Only a watched module that has
+forward hooks of the user's own gets one of ours behind them for the batch, to see what they returned.
 """
 
 from __future__ import annotations
 
-import inspect
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -81,6 +82,8 @@ class ForwardWatch:
         self._wants_ops = trace is not None or bool(self._op_scopes)
         self._broken = False
         self._hooked: set[str] = set()
+        self._left: dict[str, int] = {}
+        """The call that a module with hooks of the user's own has just left."""
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -110,6 +113,8 @@ class ForwardWatch:
     # ------------------------------------------------------------ module hooks
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if torch.compiler.is_compiling():  # Dynamo traces what it finds, this hook too
+            return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
             return
@@ -126,7 +131,13 @@ class ForwardWatch:
             elif self._wants_ops and self._mode is None and not self._is_fused():
                 self._push_mode()
             if module is self._index.root:
-                self._read_inputs(call, args, _keywords_of_call())
+                # Frames up: Module._call_impl's inner function, which holds the keywords. Torch gives
+                # them to a module's own pre-hooks only, and such a hook would be part of the model: of a
+                # deep copy or a pickle taken during the batch. A torch that keeps them elsewhere shows no
+                # keyword inputs. No variable holds a frame: that would be a cycle, and keep the batch.
+                kwargs = sys._getframe(1).f_locals.get("kwargs")
+                with torch._C.DisableTorchFunction():
+                    self._read_inputs(call, args, kwargs if isinstance(kwargs, dict) else {})
         except Exception as error:
             self._fail(error)
 
@@ -141,6 +152,8 @@ class ForwardWatch:
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         # When the forward raised, torch calls this without the keywords and with no output.
+        if torch.compiler.is_compiling():
+            return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
             return
@@ -151,10 +164,14 @@ class ForwardWatch:
                 pass  # frames of inner modules that an exception not derived from Exception left behind
             if len(rest) == 2:
                 kwargs, output = rest
-                if name in self._taps and name not in self._hooked:
-                    self._take(name, frame.call, output)
-                if self._trace is not None:
-                    self._trace_call(frame, args, kwargs, output)
+                # What follows looks at the user's tensors: no mode or subclass of theirs is to see it.
+                with torch._C.DisableTorchFunction():
+                    if name in self._hooked:
+                        self._left[name] = frame.call
+                    elif name in self._taps:
+                        self._take(name, frame.call, output)
+                    if self._trace is not None:
+                        self._trace_call(frame, args, kwargs, output)
             if not self._stack:
                 self._pop_mode()
                 if self._trace is not None:
@@ -185,7 +202,8 @@ class ForwardWatch:
         if self._broken or threading.get_ident() != self._thread or in_backward():
             return
         try:
-            self._take(name, self._calls.get(name, 1), output)
+            with torch._C.DisableTorchFunction():
+                self._take(name, self._left.get(name, 1), output)
         except Exception as error:
             self._fail(error)
 
@@ -195,6 +213,10 @@ class ForwardWatch:
         """Called by the function mode after each torch call."""
         if self._broken or not self._stack or threading.get_ident() != self._thread:
             return
+        with torch._C.DisableTorchFunction():
+            self._on_op(func, args, kwargs, result)
+
+    def _on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
         frame = self._stack[-1]
         if frame.hides_ops or (self._trace is None and frame.name not in self._op_scopes) or in_backward():
             return
@@ -233,11 +255,15 @@ class ForwardWatch:
     def _pop_mode(self) -> None:
         if self._mode is None:
             return
-        stack = torch.overrides._get_current_function_mode_stack()
-        if stack and stack[-1] is self._mode:  # else the user's own mode lies above; it has to go first
-            self._mode.__exit__(None, None, None)
-        else:
-            self._mode.watch = None
+        self._mode.watch = None
+        stack = list(torch.overrides._get_current_function_mode_stack())
+        if self._mode in stack:
+            # Modes that the user's forward entered and left on lie above ours and stay.
+            above = stack[stack.index(self._mode) + 1 :]
+            for _ in range(len(above) + 1):
+                torch.overrides._pop_mode()
+            for mode in above:
+                torch.overrides._push_mode(mode)
         self._mode = None
 
     def _is_fused(self) -> bool:
@@ -248,19 +274,6 @@ class ForwardWatch:
         self._on_error(error)
 
 
-def _keywords_of_call() -> dict[str, Any]:
-    """Keyword arguments of the module call whose global pre-hook runs now.
-
-    Torch gives them to a module's own pre-hooks only, and such a hook would be part of the model: of a
-    deep copy or a pickle that is taken during the batch. They are read from the frame that calls the
-    hooks (`Module._call_impl`); should another torch keep them elsewhere, keyword inputs are not seen.
-    """
-    frame = inspect.currentframe()
-    caller = None if frame is None or frame.f_back is None else frame.f_back.f_back
-    kwargs = None if caller is None else caller.f_locals.get("kwargs")
-    return kwargs if isinstance(kwargs, dict) else {}
-
-
 class _AfterUserHooks:
     """A forward hook behind the user's own; a copy of the module gets one that does nothing."""
 
@@ -269,7 +282,7 @@ class _AfterUserHooks:
         self._name = name
 
     def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        if self._watch is not None:
+        if self._watch is not None and not torch.compiler.is_compiling():
             self._watch.take_after_user_hooks(self._name, output)
 
     def __reduce__(self) -> tuple[type[_AfterUserHooks], tuple[None, str]]:
@@ -291,6 +304,8 @@ class _OpMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if torch.compiler.is_compiling():
+            return func(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if self.watch is not None:
             self.watch.on_op(func, args, kwargs or {}, result)

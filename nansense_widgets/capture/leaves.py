@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,27 +13,51 @@ __all__ = ["leaves"]
 
 MAX_DEPTH = 8
 
+MAX_ITEMS = 1000
+"""Items looked at in one value: a list of a hundred thousand numbers is no output to draw."""
 
-def leaves(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, torch.Tensor]]:
+
+def leaves(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yield `(path, tensor)` for each tensor in nested tuples, lists, mappings and dataclasses.
 
     A path continues the layer's name: `""` for a plain tensor, `[1][0]` in tuples and lists, `.logits`
-    for fields and for keys that are identifiers, `['a b']` for other keys.
+    for fields and for keys that are identifiers, `['a b']` for other keys. Looks at `MAX_ITEMS` items in all,
+    `MAX_DEPTH` deep, and into no container twice on the way down.
     """
+    if isinstance(value, torch.Tensor):  # nearly always
+        yield path, value
+        return
+    budget = itertools.count(1)
+    yield from _walk(value, path, (), budget)
+
+
+def _walk(
+    value: Any, path: str, above: tuple[int, ...], budget: Iterator[int]
+) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield path, value
-    elif value is None or isinstance(value, (str, bytes, int, float, bool, complex)) or depth >= MAX_DEPTH:
         return
-    elif isinstance(value, Mapping):
+    if len(above) >= MAX_DEPTH or id(value) in above:
+        return
+    for step, item in _items(value):
+        if next(budget) > MAX_ITEMS:
+            return
+        yield from _walk(item, path + step, (*above, id(value)), budget)
+
+
+def _items(value: Any) -> Iterator[tuple[str, Any]]:
+    """The parts of a container with their steps; of anything else, none."""
+    if value is None or isinstance(value, (str, bytes, int, float, bool, complex)):
+        return
+    if isinstance(value, Mapping):
         for key, item in value.items():
-            step = f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"
-            yield from leaves(item, path + step, depth + 1)
+            yield (f".{key}" if isinstance(key, str) and key.isidentifier() else f"[{key!r}]"), item
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
         for field in value._fields:
-            yield from leaves(getattr(value, field), f"{path}.{field}", depth + 1)
+            yield f".{field}", getattr(value, field)
     elif isinstance(value, (tuple, list)):
         for index, item in enumerate(value):
-            yield from leaves(item, f"{path}[{index}]", depth + 1)
+            yield f"[{index}]", item
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         for data_field in dataclasses.fields(value):
-            yield from leaves(getattr(value, data_field.name, None), f"{path}.{data_field.name}", depth + 1)
+            yield f".{data_field.name}", getattr(value, data_field.name, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -114,7 +115,8 @@ class ParameterWatch:
                         continue
                     settings.setdefault(name_or_none, {}).update(numeric)
                     entries = state.setdefault(name_or_none, {})
-                    for key, value in optimizer.state.get(parameter, {}).items():
+                    held = optimizer.state.get(parameter, {})
+                    for key, value in held.items() if isinstance(held, dict) else ():
                         tensor = _as_tensor(value)
                         if tensor is not None:
                             entries[str(key)] = tensor
@@ -167,6 +169,12 @@ def _kept(tensor: torch.Tensor) -> Kept:
 
 
 def _number(value: Any) -> float | None:
+    with suppress(OverflowError):  # an int too large for a float is no knob to show
+        return _as_float(value)
+    return None
+
+
+def _as_float(value: Any) -> float | None:
     if isinstance(value, (bool, int, float)):
         return float(value)
     if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
@@ -178,5 +186,6 @@ def _as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
         return to_cpu(keep(value)).tensor
     if isinstance(value, (bool, int, float)):
-        return torch.tensor(value)
+        with suppress(OverflowError, RuntimeError):  # an int beyond 64 bits
+            return torch.tensor(value)
     return None

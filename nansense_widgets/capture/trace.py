@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,6 +19,8 @@ Node = str | OpKey
 """A module or an input by its name; an op by its key, since its name is settled after the forward."""
 
 MAX_STEPS_BACK = 200
+GRAD_FNS = 64
+"""Graph nodes remembered at a time: each keeps what it saved for backward alive, so they are few."""
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Trace:
         self._parameter_names = parameter_names
         # Weak: a trace must not keep activations alive that the user's forward lets go.
         self._producers: Any = WeakIdKeyDictionary()
-        self._grad_fns: dict[int, tuple[Hashable, Node]] = {}
+        self._grad_fns: OrderedDict[int, tuple[Hashable, Node]] = OrderedDict()
 
     def node(self, node: Node, cls: str) -> Ran:
         """The record of a node, made when it runs first."""
@@ -94,6 +97,8 @@ class Trace:
         grad_fn = tensor.grad_fn
         if grad_fn is not None:
             self._grad_fns[id(grad_fn)] = (grad_fn, node)
+            if len(self._grad_fns) > GRAD_FNS:
+                self._grad_fns.popitem(last=False)
 
     def _sources(self, tensor: torch.Tensor) -> set[Node]:
         known = self._producers.get(tensor)

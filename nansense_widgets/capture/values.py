@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
+from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["Kept", "keep", "unobserved"]
 
@@ -26,9 +27,17 @@ class Kept:
 
 @contextmanager
 def unobserved() -> Iterator[None]:
-    """Work on the user's tensors without a trace: no graph, and no torch function of a subclass or mode."""
+    """Work on the user's tensors without a trace: no graph, and no mode or subclass that sees it.
+
+    A dispatch mode that counts or caches what the forward does (selective activation checkpointing is one)
+    would otherwise take our copies for a part of it.
+    """
     with torch._C.DisableTorchFunction(), torch.no_grad():
-        yield
+        if torch._C._len_torch_dispatch_stack():
+            with _disable_current_modes():
+                yield
+        else:
+            yield
 
 
 def keep(tensor: torch.Tensor) -> Kept:
@@ -40,11 +49,13 @@ def keep(tensor: torch.Tensor) -> Kept:
         part = ""
         source = tensor.detach()
         size = source.numel() * source.element_size()
-        if size > TENSOR_BYTES and source.ndim >= 2 and source.shape[0] > 1 and not source.is_sparse:
-            samples = max(1, TENSOR_BYTES * source.shape[0] // size)
-            if samples < source.shape[0]:
-                part = f"first {samples} of {source.shape[0]} samples"
-                source = source[:samples]
+        if size > TENSOR_BYTES and source.layout is torch.strided:
+            samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
+            if samples == 0:
+                one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
+                return Kept(None, f"not captured: one sample takes {one:,.0f} MiB, above the limit of 64 MiB")
+            part = f"first {samples} of {source.shape[0]} samples"
+            source = source[:samples]
         return Kept(source.clone(), part=part)
 
 

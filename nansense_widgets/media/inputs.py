@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +31,7 @@ class InputConfig:
             for one in _each(value):
                 if not _is_mean_std(one):
                     raise TypeError(
-                        f"{name}={value!r} must be a number, one number a channel, or a dict of these"
+                        f"{name}={value!r} must be a finite number, one a channel, or a dict of these"
                     )
         for one in _each(self.std):
             if any(part <= 0 for part in ([one] if isinstance(one, (int, float)) else one)):
@@ -47,8 +48,15 @@ def _each(value: Any) -> list[Any]:
 
 
 def _is_mean_std(value: Any) -> bool:
-    if isinstance(value, bool):
+    """A finite number, or a flat sequence of at least one."""
+    if isinstance(value, (bool, str)):
         return False
     if isinstance(value, (int, float)):
-        return True
-    return isinstance(value, (Sequence, torch.Tensor)) and all(isinstance(float(v), float) for v in value)
+        return math.isfinite(value)
+    if isinstance(value, torch.Tensor):
+        return value.ndim == 1 and value.numel() > 0 and bool(value.isfinite().all())
+    return (
+        isinstance(value, Sequence)
+        and len(value) > 0
+        and all(isinstance(part, (int, float)) and math.isfinite(part) for part in value)
+    )

@@ -37,8 +37,11 @@ class RunControl:
         self._pause_count = 0
         self._closed = False
         self._refresh = False
-        self.attended = False
-        """Somebody steers: a command came, a thread waits for pauses, or a notebook shows a widget."""
+        self._owes_pause = False
+        self.in_kernel = False
+        """A Jupyter kernel runs here, so somebody may always come and steer."""
+        self._steered_from: set[int] = set()
+        """Threads that gave commands or wait for pauses; the training thread itself is nobody."""
 
     # ------------------------------------------------------------ what the steering side calls
 
@@ -78,8 +81,9 @@ class RunControl:
     ) -> None:
         """Proceed in `mode`; `origin` is where a phase or epoch step starts, `target` the batch to reach."""
         with self._changed:
-            self.attended = True
+            self._steered_from.add(threading.get_ident())
             self._mode = mode
+            self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None if origin is None else (origin.phase, origin.epoch)
             self._target = target
@@ -94,7 +98,7 @@ class RunControl:
     def stop(self) -> None:
         """Pause at the next batch; no effect while paused."""
         with self._changed:
-            self.attended = True
+            self._steered_from.add(threading.get_ident())
             if not self._paused and self._mode is not Mode.STEP:
                 self._mode_before_stop = self._mode
                 self._mode = Mode.STEP
@@ -113,7 +117,7 @@ class RunControl:
     def request_refresh(self) -> None:
         """Have the next batch publish a snapshot without pausing."""
         with self._changed:
-            self.attended = True
+            self._steered_from.add(threading.get_ident())
             self._refresh = True
         self._on_change()
 
@@ -133,7 +137,7 @@ class RunControl:
             return self._paused and self._pause_count > after_pauses
 
         with self._changed:
-            self.attended = True
+            self._steered_from.add(threading.get_ident())
             self._changed.notify_all()
             self._changed.wait_for(lambda: reached() or self._closed or ended(), timeout)
             return reached()
@@ -141,9 +145,11 @@ class RunControl:
     # ------------------------------------------------------------ what the training thread calls
 
     def rest(self) -> None:
-        """The loop has ended: the first batch of a next one pauses again."""
+        """The loop has ended: the first batch of a next one pauses again, unless this one was detached."""
         with self._changed:
-            self._mode = Mode.STEP
+            if self._mode is not Mode.DETACH:
+                self._mode = Mode.STEP
+            self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None
             self._refresh = False
@@ -187,25 +193,45 @@ class RunControl:
             ends = self._mode is Mode.UNTIL_END and may_end_run
             return (steps or ends) and (position.is_last_in_phase or not length_known)
 
+    def _is_attended(self) -> bool:
+        return self.in_kernel or bool(self._steered_from - {threading.get_ident()})
+
     def take_refresh(self) -> bool:
         """Whether a refresh was asked for; the caller serves it."""
         with self._changed:
             asked, self._refresh = self._refresh, False
             return asked
 
-    def pause(self, poll: Callable[[], None] | None, on_unattended: Callable[[], None]) -> None:
+    def owe_pause(self) -> None:
+        """A pause was due and could not be held: it comes before the next batch, unless a command does."""
+        with self._changed:
+            self._owes_pause = True
+
+    def owes_pause(self) -> bool:
+        """Whether a pause is owed."""
+        with self._changed:
+            return self._owes_pause
+
+    def pause(
+        self,
+        poll: Callable[[], None] | None,
+        on_unattended: Callable[[], None],
+        still_due: Callable[[], bool] = lambda: True,
+    ) -> None:
         """Hold the training thread until a command resumes it or the session closes.
 
         Args:
             poll: called about every 20 ms while waiting, without the lock (a loop on the main thread
                 has to hear its kernel's messages itself).
+            still_due: asked under the lock: a command may have come since the pause was decided.
             on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it sets a mode that goes on.
         """
         deadline = time.monotonic() + IDLE_WAIT_S
         with self._changed:
-            if self._closed:
+            if self._closed or not still_due():
                 return
             self._paused = True
+            self._owes_pause = False
             self._resume = False
             self._mode = Mode.STEP
             self._mode_before_stop = None
@@ -217,13 +243,13 @@ class RunControl:
             while True:
                 with self._changed:
                     wait = 0.02 if poll is not None else None
-                    if not self.attended:
+                    if not self._is_attended():
                         left = max(0.0, deadline - time.monotonic())
                         wait = left if wait is None else min(wait, left)
                     self._changed.wait_for(lambda: self._resume or self._closed, wait)
                     if self._resume or self._closed:
                         break
-                    alone = not self.attended and time.monotonic() >= deadline
+                    alone = not self._is_attended() and time.monotonic() >= deadline
                 if alone:
                     on_unattended()
                 elif poll is not None:

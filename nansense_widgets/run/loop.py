@@ -76,7 +76,6 @@ class BatchLoop:
         self._on_change = on_change
         self._open: BatchPosition | None = None
         self._captures = False
-        self._owes_pause = False
         self._broke_off: tuple[str, int] | None = None
         self._epoch = 0
         self._seen_epoch: int | None = None
@@ -98,20 +97,27 @@ class BatchLoop:
         self.on_exhausted()
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
-        """Yield the loader's items, each inside its batch."""
+        """Iterate over the loader's items, each inside its batch."""
+        return _Batches(loader, lambda items: self._batches(loader, items, phase, epoch))
+
+    def _batches(
+        self, loader: Iterable[Item], items: Iterator[Item], phase: str, epoch: int | None
+    ) -> Iterator[Item]:
         here = self._epoch if epoch is None else epoch
         self._learn_length()
         if isinstance(loader, Sized):
             # Of an IterableDataset's loader it raises; whatever it raises, the loop would not have asked.
             with suppress(Exception):
                 self.schedule.expect(phase, len(loader))
-        for item in loader:
+        for item in items:
+            held = [item]
+            del item  # the loop's own variable is to be the only one that keeps a batch alive
             if self.control.closed and not self._is_ours():
-                yield item  # released by `close()`: the loop is the user's own and goes on unwatched
+                yield held.pop()  # released by `close()`: the loop is the user's own, and goes on unwatched
                 continue
             self.begin(phase, here)
             try:
-                yield item
+                yield held.pop()
             except GeneratorExit:
                 # `break`, or an exception on its way through the loop's body: which of the two cannot
                 # be told here, so the pause that is due waits for the next batch, if there is one.
@@ -120,6 +126,10 @@ class BatchLoop:
                 self._left_at = None if caller is None else (id(caller), caller.f_lineno)
                 self.end(complete=False)
                 self._broke_off = (phase, here)
+                del caller
+                raise
+            except BaseException:  # thrown into the iterator
+                self.end(complete=False)
                 raise
             self.end(complete=True)
         self.schedule.record_phase_length(phase, here)
@@ -155,17 +165,19 @@ class BatchLoop:
         self._seen_epoch = epoch
         self.position = position
         self.standing = "before"
-        if self.control.stops_before(position) or self._owes_pause:
-            self._owes_pause = False
-            self._pause()
+        self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
         self._hear_messages()
         self.standing = "in"
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
         self._captures = self._decide(position, pauses, new_epoch)
         self._open = position
-        if self._captures:
-            self.observer.begin(position, pauses=pauses)
+        try:
+            if self._captures:
+                self.observer.begin(position, pauses=pauses)
+        except BaseException:  # an interrupt: the batch has not begun
+            self._open = None
+            raise
         self.pace.begin()
 
     def end(self, *, complete: bool) -> None:
@@ -182,12 +194,16 @@ class BatchLoop:
             self.observer.end(position, complete=complete)
         self.standing = "after"
         self._on_change()
-        if self._captures and self.control.stops_at(position, self.schedule.phase_order):
-            if complete:
-                self._pause()
-                self._paused_after_it = True
-            else:
-                self._owes_pause = True
+        if not self._captures:
+            return
+
+        def due() -> bool:
+            return self.control.stops_at(position, self.schedule.phase_order)
+
+        if complete:
+            self._paused_after_it = self._pause(due)
+        elif due():
+            self.control.owe_pause()
 
     def batch_of(self, error: BaseException) -> BatchPosition | None:
         """The batch that an exception which ended the loop was raised in, if it was one.
@@ -217,7 +233,6 @@ class BatchLoop:
         """The loop died: close an open batch without pausing (its generator may never be resumed)."""
         if self._open is not None:
             self.end(complete=False)
-        self._owes_pause = False
 
     def restart(self) -> None:
         """Forget where the last loop stood; a new one begins."""
@@ -227,7 +242,6 @@ class BatchLoop:
         self._broken_at = None
         self._left_at = None
         self._broke_off = None
-        self._owes_pause = False
         self._seen_epoch = None
         self._counted.clear()
         self._epoch = 0
@@ -255,9 +269,12 @@ class BatchLoop:
             self.schedule.record_phase_length(*self._broke_off)
             self._broke_off = None
 
-    def _pause(self) -> None:
-        self.control.pause(self.poll, self.on_unattended)
+    def _pause(self, due: Callable[[], bool] = lambda: True) -> bool:
+        """Pause if it is due; whether it was."""
+        before = self.control.pause_count
+        self.control.pause(self.poll, self.on_unattended, due)
         self._leave_if_closed()
+        return self.control.pause_count > before
 
     def _hear_messages(self) -> None:
         if self.poll is not None:
@@ -270,6 +287,27 @@ class BatchLoop:
 
     def _is_ours(self) -> bool:
         return self.owner is not None and threading.current_thread() is self.owner
+
+
+class _Batches(Iterator[Item]):
+    """Asks the loader for its iterator when it is asked for its own.
+
+    A DataLoader draws a random number there, so the moment matters for all random numbers after it.
+    """
+
+    def __init__(self, loader: Iterable[Item], start: Callable[[Iterator[Item]], Iterator[Item]]) -> None:
+        self._loader = loader
+        self._start = start
+        self._inner: Iterator[Item] | None = None
+
+    def __iter__(self) -> Iterator[Item]:
+        if self._inner is None:
+            self._inner = self._start(iter(self._loader))
+        # The generator itself, so that a `for` that is left lets go of it at once.
+        return self._inner
+
+    def __next__(self) -> Item:
+        return next(iter(self))
 
 
 def checked_phase(phase: Any) -> str:

@@ -46,6 +46,7 @@ class Run:
         self.loop.on_exhausted = self._epochs_over
         self._on_change = on_change
         self._worker: Worker | None = None
+        self._launching = threading.Lock()
         self._finished = False
         self._why_closed = ""
 
@@ -82,8 +83,7 @@ class Run:
         A cell may hold the whole loop or one epoch of it, so a cell after the first goes on with the same
         run, unless it asks for what has been done already.
         """
-        if self._foreground.in_kernel:
-            self.control.attended = True
+        self.control.in_kernel = self._foreground.in_kernel
         if self._worker is not None and self._worker.thread is threading.current_thread():
             self.loop.poll = None
             return
@@ -99,6 +99,10 @@ class Run:
 
     def launch(self, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a worker thread that runs the loop."""
+        with self._launching:
+            self._launch(loop, args, kwargs)
+
+    def _launch(self, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._worker is not None and self._worker.alive:
             raise SessionStateError(
                 "a loop of this session has not ended yet: run the cell with nansense_widgets.start again "

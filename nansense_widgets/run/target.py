@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from typing import Any
 
 from nansense_widgets.run.control import Standing
@@ -9,7 +11,27 @@ from nansense_widgets.run.loop import checked_epoch
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.schedule import Schedule
 
-__all__ = ["checked_target"]
+__all__ = ["checked_count", "checked_target", "checked_timeout"]
+
+
+def checked_timeout(timeout: Any) -> float | None:
+    """`timeout` of a public call, in seconds; infinity is None."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"timeout={timeout!r} must be seconds (a number) or None")
+    if math.isnan(timeout) or timeout < 0:
+        raise ValueError(f"timeout={timeout!r} must not be negative")
+    return None if timeout > threading.TIMEOUT_MAX else float(timeout)
+
+
+def checked_count(name: str, value: Any) -> int:
+    """An int of at least 0, given as the argument `name`."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an int")
+    if value < 0:
+        raise ValueError(f"{name}={value!r} must not be negative")
+    return value
 
 
 def checked_target(
@@ -35,10 +57,7 @@ def checked_target(
         raise TypeError("epoch=None must be an int")
     if schedule.epochs is not None and epoch >= schedule.epochs:
         raise ValueError(f"epoch={epoch!r} must be below the run's {schedule.epochs} epochs (counted from 0)")
-    if isinstance(batch_idx, bool) or not isinstance(batch_idx, int):
-        raise TypeError(f"batch_idx={batch_idx!r} must be an int")
-    if batch_idx < 0:
-        raise ValueError(f"batch_idx={batch_idx!r} must not be negative")
+    checked_count("batch_idx", batch_idx)
     if isinstance(name, str) and name not in order and schedule.order_is_known:
         raise ValueError(f"phase={phase!r} is not a phase of this run: {', '.join(order)}")
     count = schedule.phase_count(name) if isinstance(name, str) else None
