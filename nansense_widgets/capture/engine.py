@@ -45,7 +45,8 @@ class CaptureEngine:
         self._compiled = self.model is not model
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
-        self._builder = ArchitectureBuilder(self.model)
+        with torch._C.DisableTorchFunction():
+            self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
         self._watched: dict[str, None] = {}
         self._number = 0
@@ -87,23 +88,29 @@ class CaptureEngine:
             return
         began = time.perf_counter()
         try:
-            if not self._builder.index.is_current():
-                self._builder.rebuild(self.model)
-                self._traced_phases.clear()
-            new = (position.phase, position.epoch) not in self._traced_phases
-            names = {id(p): name for name, p in self.model.named_parameters()}
-            trace = Trace(names) if pauses or new else None
-            self._traced_phases.add((position.phase, position.epoch))
-            self._under_way = _Capture(
-                self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
-            )
-            self._under_way.install()
-            self._under_way.seconds = time.perf_counter() - began
+            with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
+                capture = self._begin(position, pauses)
+            capture.seconds = time.perf_counter() - began
         except Exception as error:
             self._fail(error)
         except BaseException:  # an interrupt: nothing half installed may stay
             self._take_down()
             raise
+
+    def _begin(self, position: BatchPosition, pauses: bool) -> _Capture:
+        if not self._builder.index.is_current():
+            self._builder.rebuild(self.model)
+            self._traced_phases.clear()
+        new = (position.phase, position.epoch) not in self._traced_phases
+        names = {id(p): name for name, p in self.model.named_parameters()}
+        trace = Trace(names) if pauses or new else None
+        self._traced_phases.add((position.phase, position.epoch))
+        capture = _Capture(
+            self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
+        )
+        self._under_way = capture
+        capture.install()
+        return capture
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take the watches down and publish what they saw."""
@@ -112,9 +119,10 @@ class CaptureEngine:
         if capture is None:
             return
         try:
-            if capture.trace is not None:
-                self._builder.add(capture.trace)
-            snapshot = capture.finish(position, complete, self._number, began)
+            with torch._C.DisableTorchFunction():
+                if capture.trace is not None:
+                    self._builder.add(capture.trace)
+                snapshot = capture.finish(position, complete, self._number, began)
             self._number += 1
             self.snapshot = snapshot
             self.error = ""

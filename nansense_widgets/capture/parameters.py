@@ -123,6 +123,8 @@ class ParameterWatch:
         return weights, gradients, state, settings
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if torch.compiler.is_compiling():
+            return  # a compiled step: its gradients are read at the batch's end
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None:
             return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
@@ -135,6 +137,8 @@ class ParameterWatch:
         self.seconds += time.perf_counter() - began
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
+        if torch.compiler.is_compiling():
+            return
         began = time.perf_counter()
         if parameter.grad is not None:
             self._gradients[self._names[id(parameter)]] = _kept(parameter.grad)

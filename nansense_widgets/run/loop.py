@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
@@ -308,6 +308,11 @@ class _Batches(Iterator[Item]):
 
     def __next__(self) -> Item:
         return next(iter(self))
+
+    def close(self) -> None:
+        """Leave the loop, as `break` does."""
+        if isinstance(self._inner, Generator):
+            self._inner.close()
 
 
 def checked_phase(phase: Any) -> str:

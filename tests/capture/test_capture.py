@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
+import gc
 import io
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +15,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.overrides import TorchFunctionMode
 
 from nansense_widgets import BatchPosition, BatchSnapshot
 from nansense_widgets.capture.engine import CaptureEngine
@@ -435,3 +439,131 @@ def test_weights_of_watched_scopes_ops_and_bare_modules(monkeypatch: pytest.Monk
     model = nn.Linear(2, 2)
     _, snapshot = capture(model, lambda: model(torch.ones(1, 2)), watch=["linear"])
     assert set(snapshot.weights) == {"weight", "bias"}
+
+
+def test_a_compiled_part_inside_the_model_runs_and_is_seen() -> None:
+    class Part(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(x) * 2
+
+    @torch.compile(fullgraph=True, backend="eager")
+    def helper(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + 1
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.part = torch.compile(Part(), backend="eager")
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return helper(self.part(self.fc(x)))
+
+    model = Model()
+    x = torch.ones(1, 2)
+    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    assert "fc" in snapshot.activations
+    assert torch.allclose(model(x), helper(torch.tanh(model.fc(x)) * 2))
+
+
+def test_selective_checkpointing_does_not_see_our_copies() -> None:
+    from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+    policy = [torch.ops.aten.clone.default, torch.ops.aten.addmm.default]
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    x = torch.randn(3, 4, requires_grad=True)
+
+    def step() -> None:
+        def run(value: torch.Tensor) -> torch.Tensor:
+            return model(value.clone())
+
+        contexts = functools.partial(create_selective_checkpoint_contexts, policy)
+        checkpoint(run, x, use_reentrant=False, context_fn=contexts).square().sum().backward()
+
+    expected = torch.autograd.grad(model(x.clone()).square().sum(), list(model.parameters()))
+    _, snapshot = capture(model, step)
+    for (name, _), gradient in zip(model.named_parameters(), expected, strict=True):
+        assert torch.equal(snapshot.weight_gradients[name], gradient)
+
+
+def test_the_users_modes_see_none_of_our_calls_and_keep_their_place() -> None:
+    class Mode(TorchFunctionMode):
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    x = torch.ones(1, 2)
+    with Mode() as plain:
+        model(x)
+    with Mode() as watched:
+        capture(model, lambda: model(x))
+    assert watched.seen == plain.seen
+
+    left_on = Mode()
+
+    class LeavesModeOn(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            left_on.__enter__()
+            return self.fc(x)
+
+    odd = LeavesModeOn()
+    capture(odd, lambda: odd(x))
+    assert torch.overrides._get_current_function_mode_stack() == [left_on]  # noqa: SLF001
+    left_on.__exit__(None, None, None)
+
+
+def test_nothing_of_a_batch_waits_for_the_garbage_collector() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    alive: list[weakref.ref[torch.Tensor]] = []
+
+    def step() -> None:
+        x = torch.ones(1, 2)
+        out = model(x)
+        alive.extend((weakref.ref(x), weakref.ref(out)))
+        out.sum().backward()
+
+    gc.collect()
+    gc.disable()
+    try:
+        capture(model, step, batches=3)
+        assert [ref() for ref in alive] == [None] * len(alive)
+    finally:
+        gc.enable()
+
+
+def test_containers_of_many_or_of_themselves_are_looked_at_in_bounded_time() -> None:
+    class Passes(nn.Module):
+        def forward(self, x: torch.Tensor, items: list[Any]) -> tuple[torch.Tensor, list[Any]]:
+            return x * 1, items
+
+    cyclic: list[Any] = []
+    cyclic += [cyclic] * 8
+    model = Passes()
+    began = time.monotonic()
+    for items in (list(range(1_000_000)), cyclic):
+        _, snapshot = capture(model, lambda items=items: model(torch.ones(1), items))  # type: ignore[misc]
+        assert "x" in snapshot.activations
+    assert time.monotonic() - began < 2
+
+
+def test_one_sample_above_the_limit_is_not_copied() -> None:
+    class Expands(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.expand(1, 1, 8000, 8000)
+
+    model = Expands()
+    _, snapshot = capture(model, lambda: model(torch.ones(1)), watch=["*"], batches=2)
+    leaf = snapshot.layers["expand"][0].leaves[0]
+    assert leaf.activation is None
+    assert leaf.activation_reason == "not captured: one sample takes 244 MiB, above the limit of 64 MiB"
+    assert snapshot.cost.bytes < 100

@@ -570,3 +570,102 @@ def test_a_loop_that_dies_says_so_where_it_was_launched(capsys: Any) -> None:
     with pytest.raises(ZeroDivisionError):
         session.wait(TIMEOUT_S)
     assert "the launched loop ended with ZeroDivisionError" in capsys.readouterr().err
+
+
+def test_detach_holds_over_the_end_of_a_loop() -> None:
+    session, loop = start_small()
+    session.detach()
+    assert loop() == "trained"
+    assert loop() == "trained"
+    assert session.pause_count == 0
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+
+
+def test_a_command_between_a_break_and_the_next_batch_is_heeded() -> None:
+    session, _ = start_small()
+    model, data = small_model(), small_data()
+
+    def loop() -> str:
+        for x, _ in session.batches(data, phase="train"):
+            model(x)
+            break
+        session.detach()
+        for x, _ in session.batches(data, phase="val"):
+            model(x)
+        return "done"
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert session.result == "done"
+    assert session.pause_count == 0
+
+
+def test_a_command_that_comes_while_a_pause_is_decided_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, loop = start_small()
+    control = session._run.control  # noqa: SLF001  the moment in question cannot be hit from outside
+    pause = control.pause
+
+    def late(*arguments: Any) -> None:
+        session.detach()
+        pause(*arguments)
+
+    monkeypatch.setattr(control, "pause", late)
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+
+
+@pytest.mark.parametrize("timeout", [float("nan"), -1, "x", True])
+def test_a_wrong_timeout_is_refused(timeout: Any) -> None:
+    driver = Driver(*start_small())
+    for call in (driver.session.wait, lambda timeout: driver.session.wait_until_paused(timeout=timeout)):
+        with pytest.raises((ValueError, TypeError), match="timeout="):
+            call(timeout=timeout)
+    assert driver.session.wait_until_paused(timeout=float("inf"))
+    driver.finish()
+
+
+def test_an_interrupt_while_a_batch_is_being_set_up_leaves_the_session_usable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session, _ = start_small()
+    data = small_data()
+
+    def interrupt(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("nansense_widgets.capture.parameters.ParameterWatch.install", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            list(session.batches(data, phase="train"))
+    assert len(torch.nn.modules.module._global_forward_hooks) == 0  # noqa: SLF001
+    session.detach()
+    assert len(list(session.batches(data, phase="train", epoch=1))) == len(data)
+
+
+def test_launch_refuses_what_would_not_run() -> None:
+    session, _ = start_small()
+
+    async def coroutine() -> None: ...
+
+    def generator() -> Iterator[int]:
+        yield 1
+
+    for loop in (coroutine, generator):
+        with pytest.raises(TypeError, match="must be a plain function"):
+            session.launch(loop)
+
+
+def test_the_loader_draws_its_random_numbers_when_it_would_without_us() -> None:
+    session, _ = start_small()
+    session.detach()
+    dataset = torch.utils.data.TensorDataset(torch.arange(8.0))
+
+    def numbers(watched: bool) -> list[Any]:
+        torch.manual_seed(5)
+        loader = torch.utils.data.DataLoader(dataset, batch_size=2, shuffle=True)
+        batches = iter(session.batches(loader, phase="train") if watched else loader)
+        first = torch.randn(2).tolist()
+        return [first, *[batch[0].tolist() for batch in batches]]
+
+    assert numbers(watched=True) == numbers(watched=False)
