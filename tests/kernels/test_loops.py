@@ -161,10 +161,13 @@ def test_waiting_for_a_pause_in_a_cell_hears_clicks(kernel: Kernel) -> None:
     kernel.execute("_ = session.launch(train)")
     wait_for_status(comm, "paused", 0)
     press(kernel, comm, "step_run")
-    cell = kernel.start("print(session.wait_until_paused(after_pauses=1, timeout=30))")
-    wait_for_status(comm, "running")
+    cell = kernel.start(
+        "print('waits', flush=True); print(session.wait_until_paused(after_pauses=1, timeout=30))"
+    )
+    # A click that arrives together with the cell itself is handled after it.
+    kernel.wait_for_output(cell, "waits")
     assert press(kernel, comm, "stop") < 1.0
-    assert kernel.wait(cell).text.strip() == "True"
+    assert kernel.wait(cell).text.split() == ["waits", "True"]
     kernel.execute("session.close()")
 
 
@@ -216,13 +219,14 @@ def test_worker_leaves_the_kernel_free_and_prints_into_its_cell(kernel: Kernel) 
 def test_widgets_work_while_a_cell_waits_for_the_worker(kernel: Kernel) -> None:
     comm = begin(kernel)
     kernel.execute("_ = session.launch(train, 20, 0)")
-    cell = kernel.start("print(session.wait())")
+    cell = kernel.start("print('waits', flush=True); print(session.wait())")
+    kernel.wait_for_output(cell, "waits")
     wait_for_status(comm, "paused", 0)
     assert press(kernel, comm, "step_batch") < 1.0
     wait_for_status(comm, "paused", 1)
     press(kernel, comm, "step_run")
     # How many epochs there are is not known without `session.epochs`, so Run goes to the loop's end.
-    assert kernel.wait(cell).text.strip() == "True"
+    assert kernel.wait(cell).text.split() == ["waits", "True"]
     wait_for_status(comm, "finished", 19)
 
 
