@@ -13,11 +13,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
+from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.run.position import BatchPosition
@@ -75,6 +77,10 @@ class CaptureEngine:
         """Stop to watch layers."""
         with self._lock:
             self._watched = {name: None for name in self._watched if name not in set(layers)}
+
+    def choose_axes(self, output: str, axes: Axes | None) -> None:
+        """Let the user's axes of an output stand; None: as the layer's class says again."""
+        self._builder.choose_axes(output, axes)
 
     # ------------------------------------------------------------ around a batch (training thread)
 
@@ -182,17 +188,12 @@ class _Capture:
         self._thread = threading.current_thread()
         self._watched = watched
         self._builder = builder
-        self._collector = Collector()
-        self._forward = ForwardWatch(
-            builder.index,
-            builder.names,
-            frozenset(watched),
-            self._collector.take,
-            trace,
-            self._forward_failed,
-        )
         selected, self._weights_part = select_parameters(model, watched, builder.architecture)
         self._parameters = ParameterWatch(selected, optimizers)
+        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
+        self._forward = ForwardWatch(
+            builder.index, builder.names, frozenset(watched), self._collector, trace, self._forward_failed
+        )
         self._forward_error = ""
         self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
 
@@ -217,7 +218,7 @@ class _Capture:
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
         layers, notes = self._collector.finish()
-        weights, gradients, state, settings = self._parameters.finish()
+        parameters = self._parameters.finish()
         in_hooks = self._collector.seconds + self._parameters.seconds
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
@@ -227,18 +228,24 @@ class _Capture:
             position=position,
             number=number,
             layers=layers,
-            weights=weights,
-            weight_gradients=gradients,
-            optimizer_state=state,
-            optimizer_hyperparams=settings,
+            weights=parameters.weights,
+            weight_gradients=parameters.gradients,
+            weight_reasons=parameters.reasons,
+            weight_gradient_reasons=parameters.gradient_reasons,
+            optimizer_state=parameters.state,
+            optimizer_hyperparams=parameters.settings,
             weights_part=self._weights_part,
             complete=complete,
             watched=self._watched,
             missing=notes,
+            notes=tuple(self._parameters.notes()),
             cost=Cost(
                 layers=len(layers),
                 bytes=_bytes(
-                    _tensors(layers), weights.values(), gradients.values(), *map(dict.values, state.values())
+                    _tensors(layers),
+                    parameters.weights.values(),
+                    parameters.gradients.values(),
+                    *map(dict.values, parameters.state.values()),
                 ),
                 seconds=in_hooks + self.seconds + time.perf_counter() - began,
             ),

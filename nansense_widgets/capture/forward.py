@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -23,17 +23,20 @@ from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.ops import op_detail, op_kind
+from nansense_widgets.capture.passes import in_backward
 from nansense_widgets.capture.trace import Trace
 
-__all__ = ["ForwardWatch", "in_backward"]
-
-Take = Callable[[str, int, Any], None]
-"""`take(layer, call, value)`: keep the tensors in `value`, now."""
+__all__ = ["ForwardWatch"]
 
 
-def in_backward() -> bool:
-    """Whether autograd runs on this thread: a forward now is a recomputation (activation checkpointing)."""
-    return bool(torch._C._current_graph_task_id() != -1)
+class Taker(Protocol):
+    """What a watch hands values to."""
+
+    def take(self, layer: str, call: int, value: Any) -> None:
+        """Keep the tensors in `value`, now."""
+
+    def recomputed(self, layer: str, value: Any) -> None:
+        """`value` is computed a second time, in the backward."""
 
 
 @dataclass
@@ -53,7 +56,7 @@ class ForwardWatch:
 
     Args:
         names: names of ops, settled in earlier batches.
-        taps: layers whose values go to `take` at the moment they exist.
+        taps: layers whose values go to `taker` at the moment they exist.
         trace: records the architecture as well, if given.
         on_error: told of an error of ours; the watch then stops and the forward goes on.
     """
@@ -63,14 +66,14 @@ class ForwardWatch:
         index: ModuleIndex,
         names: OpNames,
         taps: frozenset[str],
-        take: Take,
+        taker: Taker,
         trace: Trace | None,
         on_error: Callable[[Exception], None],
     ) -> None:
         self._index = index
         self._names = names
         self._taps = taps
-        self._take = take
+        self._taker = taker
         self._trace = trace
         self._on_error = on_error
         self._thread = threading.get_ident()
@@ -148,14 +151,17 @@ class ForwardWatch:
                 self._trace.node(layer, "input").calls += 1
                 self._trace.produce(layer, value)
             if layer in self._taps:
-                self._take(layer, call, value)
+                self._taker.take(layer, call, value)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         # When the forward raised, torch calls this without the keywords and with no output.
         if torch.compiler.is_compiling():
             return
         name = self._index.names.get(id(module))
-        if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+        if name is None or self._broken or threading.get_ident() != self._thread:
+            return
+        if in_backward():
+            self._leave_again(name, rest)
             return
         try:
             if not any(frame.module is module for frame in self._stack):
@@ -169,7 +175,7 @@ class ForwardWatch:
                     if name in self._hooked:
                         self._left[name] = frame.call
                     elif name in self._taps:
-                        self._take(name, frame.call, output)
+                        self._taker.take(name, frame.call, output)
                     if self._trace is not None:
                         self._trace_call(frame, args, kwargs, output)
             if not self._stack:
@@ -180,6 +186,14 @@ class ForwardWatch:
                 self._push_mode()
         except Exception as error:
             self._fail(error)
+
+    def _leave_again(self, name: str, rest: tuple[Any, ...]) -> None:
+        if len(rest) == 2 and name in self._taps:
+            try:
+                with torch._C.DisableTorchFunction():
+                    self._taker.recomputed(name, rest[1])
+            except Exception as error:
+                self._fail(error)
 
     def _trace_call(self, frame: _Frame, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         trace = self._trace
@@ -195,7 +209,7 @@ class ForwardWatch:
             trace.consume(frame.name, (args, kwargs))
             trace.produce(frame.name, output)
         else:
-            ran.shapes = tuple(tuple(tensor.shape) for _, tensor in leaves(output))
+            trace.gave(frame.name, output)
 
     def take_after_user_hooks(self, name: str, output: Any) -> None:
         """Keep the output of a module that has hooks of the user's own, as they left it."""
@@ -203,7 +217,7 @@ class ForwardWatch:
             return
         try:
             with torch._C.DisableTorchFunction():
-                self._take(name, self._left.get(name, 1), output)
+                self._taker.take(name, self._left.get(name, 1), output)
         except Exception as error:
             self._fail(error)
 
@@ -238,7 +252,7 @@ class ForwardWatch:
                 layer = next(guess for guess in OpNames.guesses(key) if guess in self._taps)
             if layer in self._taps and layer is not None:
                 call = self._calls[layer] = self._calls.get(layer, 0) + 1
-                self._take(layer, call, value)
+                self._taker.take(layer, call, value)
             if self._trace is not None:
                 ran = self._trace.node(key, kind.name)
                 ran.calls += 1

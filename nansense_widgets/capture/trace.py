@@ -31,6 +31,7 @@ class Ran:
     detail: str = ""
     calls: int = 0
     shapes: tuple[tuple[int, ...], ...] = ()
+    paths: tuple[str, ...] = ()
     parameters: set[str] = field(default_factory=set)
 
 
@@ -70,15 +71,20 @@ class Trace:
 
     def produce(self, node: Node, value: Any) -> None:
         """Note that `node` made the tensors in `value` (or changed them in place)."""
-        shapes = []
+        self.gave(node, value)
         for _, tensor in leaves(value):
-            shapes.append(tuple(tensor.shape))
             self._own(node, tensor)
             base = tensor._base
             if base is not None and base in self._producers and tensor._version:
                 # An op in place on a view changes what it is a view of.
                 self._own(node, base)
-        self.ran[node].shapes = tuple(shapes)
+
+    def gave(self, node: Node, value: Any) -> None:
+        """Note the shapes of what `node` gave."""
+        outputs = list(leaves(value))
+        ran = self.ran[node]
+        ran.paths = tuple(path for path, _ in outputs)
+        ran.shapes = tuple(tuple(tensor.shape) for _, tensor in outputs)
 
     def alias(self, value: Any, source: Any) -> None:
         """Note that the tensors in `value` are those in `source` under another name."""

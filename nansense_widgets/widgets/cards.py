@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from nansense_widgets.capture.architecture import ArchitectureNode
+from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValue
 from nansense_widgets.media.layout import TensorLayout, choose_layout
 from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
@@ -50,7 +50,7 @@ class CardPainter:
             note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))
         why = self._why_missing(snapshot, layer, calls, want["call"])
         strips = [
-            self._strip(snapshot, kind, leaves[index], node, want, buffers)
+            self._strip(snapshot, kind, leaves[index], want, buffers)
             if leaves and not why
             else _missing(kind, why)
             for kind in ("activations", "gradients")
@@ -90,9 +90,9 @@ class CardPainter:
         if tensor is None:
             reply["missing"] = reason
             return reply, b""
-        node = self._source.architecture.nodes.get(layer)
+        layout = self._layout(tensor, layer, leaf.path)
         corners = None if window is None else (window[0], window[1], window[2], window[3])
-        tile = exact_tile(tensor, _layout(tensor, node), _view(want), channel=channel, window=corners)
+        tile = exact_tile(tensor, layout, _view(want), channel=channel, window=corners)
         if isinstance(tile, Missing):
             reply["missing"] = tile.reason
             return reply, b""
@@ -105,14 +105,13 @@ class CardPainter:
         snapshot: BatchSnapshot | None,
         kind: protocol.Kind,
         leaf: LeafValue,
-        node: ArchitectureNode | None,
         want: protocol.CardWant,
         buffers: list[bytes],
     ) -> protocol.Strip:
         tensor, reason = _tensor(leaf, kind)
         if tensor is None or snapshot is None:
             return _missing(kind, reason)
-        layout = _layout(tensor, node)
+        layout = self._layout(tensor, want["layer"], leaf.path)
         key = (want["layer"], want["call"], leaf.path, kind, want["sample"])
         known = self._range(snapshot.number, key, tensor, layout, want["sample"])
         picture = (
@@ -160,6 +159,9 @@ class CardPainter:
             return f"there was no call {number} in this batch: {len(calls)} in all"
         return ""
 
+    def _layout(self, tensor: torch.Tensor, layer: str, path: str) -> TensorLayout:
+        return _layout(tensor, self._source.architecture.axes(layer, path, tensor.ndim))
+
     def _range(
         self,
         number: int,
@@ -186,15 +188,15 @@ def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, 
     return leaf.gradient, leaf.gradient_reason
 
 
-def _layout(tensor: torch.Tensor, node: ArchitectureNode | None) -> TensorLayout:
-    axes = None if node is None else node.axes
+def _layout(tensor: torch.Tensor, axes: Axes | None) -> TensorLayout:
     if axes is None:
-        # Nothing says what the axes mean, so they have no names: attention's (batch, heads, tokens,
-        # features) is no picture, though it is drawn as tiles.
+        # Nothing says what the axes mean, so they have no names: a matrix of similarities is no picture,
+        # though it is drawn as tiles.
         layout = choose_layout(tensor.shape, tensor.dtype)
         names = " ".join("B" if i == layout.batch_axis else f"d{i}" for i in range(tensor.ndim))
         return replace(layout, axes=names if tensor.ndim > 2 else layout.axes)
-    return choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
+    layout = choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
+    return replace(layout, axes=axes.names) if axes.names else layout
 
 
 def _view(want: protocol.CardWant) -> View:
