@@ -23,6 +23,8 @@ def with_axes(
 
     Args:
         nodes: those that ran in the order of execution.
+        edges: pairs of names, from producer to consumer.
+        modules: the model's modules by name.
         chosen: axes that the user gave, by the name of a layer or of one of its outputs (`lstm[1][0]`).
     """
     flow = _Flow(nodes, edges, modules)

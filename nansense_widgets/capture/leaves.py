@@ -29,7 +29,7 @@ MAX_ITEMS = 1000
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield `(path, tensor)` for each tensor in nested tuples, lists, mappings, dataclasses and plain objects.
+    """Yield `(path, tensor)` for each tensor in nested tuples, lists, mappings, dataclasses and objects.
 
     A path continues the layer's name: `""` for a plain tensor, `[1][0]` in tuples and lists, `.logits`
     for fields, attributes and keys that are identifiers, `['a b']` for other keys. Looks at `MAX_ITEMS` items

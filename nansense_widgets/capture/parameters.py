@@ -136,19 +136,15 @@ class ParameterWatch:
 
     def notes(self) -> list[str]:
         """What happened to the steps of this batch, if it is worth a word."""
-        found = []
-        for optimizer in self.scaling.skipped():
-            several = (
-                f" {self._optimizers.index(optimizer) + 1}" if self._is_one_of_several(optimizer) else ""
-            )
-            found.append(
-                f"{type(optimizer).__name__}{several}: step skipped, because GradScaler found Inf or NaN in a "
-                "gradient (it lowers its scale and goes on)"
-            )
-        return found
+        return [
+            f"{self._label(optimizer)}: step skipped, because GradScaler found Inf or NaN in a gradient"
+            for optimizer in self.scaling.skipped()
+        ]
 
-    def _is_one_of_several(self, optimizer: Optimizer) -> bool:
-        return len(self._optimizers) > 1 and any(known is optimizer for known in self._optimizers)
+    def _label(self, optimizer: Optimizer) -> str:
+        numbers = [i for i, known in enumerate(self._optimizers, 1) if known is optimizer]
+        several = f" {numbers[0]}" if numbers and len(self._optimizers) > 1 else ""
+        return f"{type(optimizer).__name__}{several}"
 
     def _gradient(self, name: str, parameter: nn.Parameter, skipped: set[int]) -> Kept:
         used = self._gradients.get(name)
@@ -164,9 +160,9 @@ class ParameterWatch:
             return Kept(None, _why_no_gradient(parameter))
         # A fused optimizer divides the gradients in its own step, which it does not take then.
         fused = owner is not None and getattr(owner, "_step_supports_amp_scaling", False)
-        if used.tensor is not None and self.scaling.scale is not None:
-            if name in self._scaled or (fused and id(owner) in skipped):
-                return Kept(unscale(used.tensor, self.scaling.scale), part=used.part)
+        scaled = name in self._scaled or (fused and id(owner) in skipped)
+        if scaled and used.tensor is not None and self.scaling.scale is not None:
+            return Kept(unscale(used.tensor, self.scaling.scale), part=used.part)
         return used
 
     def _is_scaled(self, owner: Optimizer | None) -> bool:
