@@ -144,9 +144,9 @@ _CONVOLUTIONS = re.compile(
 _MOVE_AXES = frozenset(
     {
         "transpose", "transpose_", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "t_",
-        "adjoint", "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze",
-        "squeeze_",        "unsqueeze", "unsqueeze_", "matmul", "bmm", "baddbmm", "einsum", "tensordot", "gather", "topk", "sort",
-        "index_select", "rearrange", "stack", "diagonal", "unfold", "as_strided", "outer", "kron",
+        "adjoint", "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze", "squeeze_",
+        "unsqueeze", "unsqueeze_", "matmul", "bmm", "baddbmm", "einsum", "tensordot", "gather", "topk",
+        "sort", "index_select", "stack", "diagonal", "unfold", "as_strided", "outer", "kron",
     }
 )  # fmt: skip
 

@@ -54,6 +54,7 @@ class ArchitectureBuilder:
         self._ran: dict[Node, Ran] = {}
         self._order: dict[Node, None] = {}
         self._edges: set[tuple[str, str]] = set()
+        self._called_directly: dict[str, str] = {}
         self._traced = False
 
     def let_go(self) -> None:
@@ -79,6 +80,8 @@ class ArchitectureBuilder:
                     ran.shapes, ran.paths = latest.shapes, latest.paths
             self._ran[node] = ran
             self._order.setdefault(node)
+        for module, op in trace.called_directly.items():
+            self._called_directly.setdefault(module, self._name(op))
         self._edges.update((self._name(a), self._name(b)) for a, b in trace.edges)
         self._traced = True
 
@@ -174,6 +177,11 @@ class ArchitectureBuilder:
 
     def _why_never(self, name: str) -> str:
         parent = self.index.modules.get(_parent(name, self.index.modules))
+        if name in self._called_directly:
+            return (
+                "never called: its forward() was called directly, which no hook sees; "
+                f"op {self._called_directly[name]!r} is part of it"
+            )
         if isinstance(parent, nn.MultiheadAttention):
             return "not called as a module: the attention around it uses its weights"
         if isinstance(self.index.modules[name], (nn.ModuleList, nn.ModuleDict)):

@@ -148,9 +148,10 @@ class _GradientHook:
         self._leaf = weakref.ref(leaf)
         self._collector = weakref.ref(collector)
 
-    def __call__(self, gradient: torch.Tensor) -> None:
+    def __call__(self, gradient: torch.Tensor | None) -> None:
         leaf, collector = self._leaf(), self._collector()
-        if leaf is None or collector is None or torch.compiler.is_compiling():
+        # None: of several outputs of one op, this one was not used (torch calls the hook all the same).
+        if gradient is None or leaf is None or collector is None or torch.compiler.is_compiling():
             return
         began = time.perf_counter()
         try:

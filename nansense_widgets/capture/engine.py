@@ -253,7 +253,10 @@ class _Capture:
 
     def _why_missing(self, name: str) -> str:
         node = self._builder.architecture.nodes.get(name)
-        if node is None and name in self._builder.index.inputs:
+        is_input = name in self._builder.index.inputs if node is None else node.kind == "input"
+        if is_input and not self._forward.root_called:
+            return "not captured: the model itself was not called, only parts of it or its forward()"
+        if node is None and is_input:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"

@@ -87,6 +87,7 @@ class ForwardWatch:
         self._hooked: set[str] = set()
         self._left: dict[str, int] = {}
         """The call that a module with hooks of the user's own has just left."""
+        self.root_called = False
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -134,6 +135,7 @@ class ForwardWatch:
             elif self._wants_ops and self._mode is None and not self._is_fused():
                 self._push_mode()
             if module is self._index.root:
+                self.root_called = True
                 # Frames up: Module._call_impl's inner function, which holds the keywords. Torch gives
                 # them to a module's own pre-hooks only, and such a hook would be part of the model: of a
                 # deep copy or a pickle taken during the batch. A torch that keeps them elsewhere shows no
@@ -259,6 +261,9 @@ class ForwardWatch:
                 ran.detail = op_detail(args, kwargs)
                 self._trace.consume(key, (args, kwargs))
                 self._trace.produce(key, value)
+                direct = self._index.called_directly(frame.module)
+                if direct is not None and all(above.name != direct for above in self._stack):
+                    self._trace.call_directly(direct, key)
         except Exception as error:
             self._fail(error)
 

@@ -45,6 +45,7 @@ class Trace:
     def __init__(self, parameter_names: dict[int, str]) -> None:
         self.ran: dict[Node, Ran] = {}
         self.edges: set[tuple[Node, Node]] = set()
+        self.called_directly: dict[str, OpKey] = {}
         self.op_counts: dict[tuple[str, str], int] = {}
         self._parameter_names = parameter_names
         # Weak: a trace must not keep activations alive that the user's forward lets go.
@@ -84,7 +85,7 @@ class Trace:
         outputs = list(leaves(value))
         ran = self.ran[node]
         ran.paths = tuple(path for path, _ in outputs)
-        ran.shapes = tuple(tuple(tensor.shape) for _, tensor in outputs)
+        ran.shapes = tuple(_shape(tensor) for _, tensor in outputs)
 
     def alias(self, value: Any, source: Any) -> None:
         """Note that the tensors in `value` are those in `source` under another name."""
@@ -97,6 +98,10 @@ class Trace:
     def end_forward(self) -> None:
         """The outermost forward is over: let its graph go."""
         self._grad_fns.clear()
+
+    def call_directly(self, module: str, op: OpKey) -> None:
+        """Note that `module.forward()` was called, past the call that hooks see; `op` ran in it."""
+        self.called_directly.setdefault(module, op)
 
     def _own(self, node: Node, tensor: torch.Tensor) -> None:
         self._producers[tensor] = node
@@ -127,3 +132,8 @@ class Trace:
             else:
                 front.extend(step for step, _ in grad_fn.next_functions if step is not None)
         return found
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    # A nested tensor in strided layout has no shape: asking for it raises.
+    return () if tensor.is_nested and tensor.layout is torch.strided else tuple(tensor.shape)
