@@ -32,6 +32,7 @@ class ArchitectureNode:
         note: what else to know, e.g. why it never ran; else empty.
         axes: channel and batch axis of the first output, from its class or, for ops and modules that keep
             their input's axes, from the layers before and after it; None if not known.
+        gives_attention: whether `session.watch_attention` can form its attention weights.
         axes_rule: the same for every output and number of axes; None if not known.
     """
 
@@ -51,6 +52,7 @@ class ArchitectureNode:
     note: str = ""
     axes: Axes | None = None
     axes_rule: AxesRule | None = None
+    gives_attention: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from nansense_widgets.capture.attention import MAPS
+
 __all__ = ["Axes", "AxesRule", "input_rule", "keeps_axes", "module_rule", "op_rule"]
 
 
@@ -19,12 +21,14 @@ class Axes:
     Attributes:
         channel: may count from the end (-1: the last axis).
         batch: None where the tensor is a single sample.
+        chosen: whether the user said so (`session.set_axes`).
         names: of all axes, where the layer knows more than channel and batch (`B heads T S`); else empty.
     """
 
     channel: int | None = None
     batch: int | None = 0
     names: str = ""
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ def _attention(batch: int) -> AxesRule:
             ("[0]", 3, Axes(-1, batch)),
             ("[0]", 2, Axes(-1, None)),
             ("[1]", 4, ATTENTION),
+            (MAPS, 4, ATTENTION),
             ("[1]", 3, Axes(-1, 0, names="B T S")),
         )
     )
@@ -132,7 +137,9 @@ def op_rule(op: str) -> AxesRule | None:
     if op in ("linear", "bilinear", "layer_norm", "rms_norm", "embedding", "embedding_bag"):
         return _FEATURES_LAST
     if op == "scaled_dot_product_attention":
-        return AxesRule((("*", 4, Axes(1, 0, names="B heads T C")), ("*", 3, Axes(-1, 0))))
+        return AxesRule(
+            ((MAPS, 4, ATTENTION), ("*", 4, Axes(1, 0, names="B heads T C")), ("*", 3, Axes(-1, 0)))
+        )
     return None
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from torch import nn
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
+from nansense_widgets.capture.attention import gives_attention
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.flow import with_axes
 from nansense_widgets.capture.forward import input_name
@@ -152,6 +153,7 @@ class ArchitectureBuilder:
             output_paths=ran.paths,
             calls=ran.calls,
             ran=True,
+            gives_attention=gives_attention(None, key.op),
         )
 
     def _module(self, name: str) -> ArchitectureNode:
@@ -172,6 +174,7 @@ class ArchitectureBuilder:
             calls=ran.calls if ran else 0,
             ran=ran is not None and ran.calls > 0,
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
+            gives_attention=gives_attention(module, ""),
             note="" if ran or not self._traced else self._why_never(name),
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from nansense_widgets.capture.attention import MAPS
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.scaling import LossScaling
@@ -70,13 +71,26 @@ class Collector:
             if len(records) >= MAX_CALLS:
                 self._dropped[layer] = self._dropped.get(layer, 0) + 1
                 return
-            records.append((call, [self._leaf(path, tensor) for path, tensor in leaves(value)]))
-            if not records[-1][1]:
+            found = [self._leaf(path, tensor) for path, tensor in leaves(value)]
+            if records and records[-1][0] == call:  # its attention weights came first
+                records[-1][1][:0] = found
+            else:
+                records.append((call, found))
+            if not found:
                 self._returned[layer] = "None" if value is None else f"a {type(value).__name__}"
         except Exception as error:  # an instrument must not end the run; the card shows it
             self.errors[layer] = f"not captured: {type(error).__name__}: {error}"
         finally:
             self.seconds += time.perf_counter() - began
+
+    def add_maps(self, layer: str, call: int, maps: Kept) -> None:
+        """Attention weights that were formed beside the last call of a layer: one more output of it."""
+        records = self._layers.setdefault(layer, [])
+        leaf = _Leaf(MAPS, maps, "no gradient: attention weights formed beside the forward have none")
+        if records and records[-1][0] == call:
+            records[-1][1].append(leaf)
+        elif len(records) < MAX_CALLS:  # a module with hooks of the user's own gives its output later
+            records.append((call, [leaf]))
 
     def recomputed(self, layer: str, value: Any) -> None:
         """Listen for gradients of a value that was taken in a forward without grad and is computed anew.
@@ -186,6 +200,7 @@ def _frozen(leaf: _Leaf) -> LeafValue:
         gradient=None if gradient is None else gradient.tensor,
         gradient_reason=leaf.no_gradient if gradient is None else gradient.reason,
         gradient_note="" if found is None else _about(found),
+        activation_note="formed beside the forward, before dropout" if leaf.path == MAPS else "",
         part=value.part,
     )
 

@@ -51,6 +51,7 @@ class CaptureEngine:
             self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
         self._watched: dict[str, None] = {}
+        self._attention: dict[str, None] = {}
         self._number = 0
         self._traced_phases: set[tuple[str, int]] = set()
         self._under_way: _Capture | None = None
@@ -76,7 +77,25 @@ class CaptureEngine:
     def unwatch(self, layers: Sequence[str]) -> None:
         """Stop to watch layers."""
         with self._lock:
-            self._watched = {name: None for name in self._watched if name not in set(layers)}
+            dropped = set(layers)
+            self._watched = {name: None for name in self._watched if name not in dropped}
+            self._attention = {name: None for name in self._attention if name not in dropped}
+
+    @property
+    def attention(self) -> tuple[str, ...]:
+        """Watched layers whose attention weights are formed too."""
+        return tuple(self._attention)
+
+    def watch_attention(self, layers: Sequence[str]) -> None:
+        """Watch layers, and form their attention weights, from the next captured batch on."""
+        with self._lock:
+            self._watched = {**self._watched, **dict.fromkeys(layers)}
+            self._attention = {**self._attention, **dict.fromkeys(layers)}
+
+    def unwatch_attention(self, layers: Sequence[str]) -> None:
+        """Form no more attention weights; the layers stay watched."""
+        with self._lock:
+            self._attention = {name: None for name in self._attention if name not in set(layers)}
 
     def choose_axes(self, output: str, axes: Axes | None) -> None:
         """Let the user's axes of an output stand; None: as the layer's class says again."""
@@ -112,7 +131,13 @@ class CaptureEngine:
         trace = Trace(names) if pauses or new else None
         self._traced_phases.add((position.phase, position.epoch))
         capture = _Capture(
-            self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
+            self.model,
+            self._builder,
+            self.watched,
+            self.attention,
+            self._optimizers,
+            trace,
+            compiled=self._compiled,
         )
         self._under_way = capture
         capture.install()
@@ -178,6 +203,7 @@ class _Capture:
         model: nn.Module,
         builder: ArchitectureBuilder,
         watched: tuple[str, ...],
+        attention: tuple[str, ...],
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
         *,
@@ -192,7 +218,13 @@ class _Capture:
         self._parameters = ParameterWatch(selected, optimizers)
         self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
         self._forward = ForwardWatch(
-            builder.index, builder.names, frozenset(watched), self._collector, trace, self._forward_failed
+            builder.index,
+            builder.names,
+            frozenset(watched),
+            self._collector,
+            frozenset(attention),
+            trace,
+            self._forward_failed,
         )
         self._forward_error = ""
         self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None

@@ -62,8 +62,9 @@ class _Flow:
         layer, path = split_output(name, self._nodes)
         if layer in self.rules:
             rule = self.rules[layer] or AxesRule()
-            ranks = [rank for where, rank in self._outputs(layer) if where == path] or [axes_rank(axes)]
-            first = tuple((path, rank, axes) for rank in ranks)
+            outputs = self._outputs(layer)
+            wanted = path or (outputs[0][0] if outputs else "")
+            first = tuple((where, rank, axes) for where, rank in outputs if where == wanted)
             self.rules[layer] = replace(rule, outputs=first + rule.outputs, batch_known=True)
 
     def forwards(self, name: str) -> None:
@@ -158,7 +159,7 @@ class _Flow:
             return None
         paths = [path for path, ndim in self._outputs(name) if ndim == rank]
         axes = rule.axes(paths[0], rank) if paths else None
-        return None if axes is None else replace(axes, names="")
+        return None if axes is None else replace(axes, names="", chosen=False)
 
     def _is_known(self, name: str) -> bool:
         rule = self.rules[name]
@@ -171,12 +172,6 @@ def split_output(name: str, nodes: Mapping[str, object]) -> tuple[str, str]:
     while layer and layer not in nodes:
         layer = layer[: max(layer.rfind("["), layer.rfind("."), 0)]
     return (layer, name[len(layer) :]) if layer else (name, "")
-
-
-def axes_rank(axes: Axes) -> int:
-    """The least number of axes that a tensor with these has."""
-    used = [axis for axis in (axes.channel, axes.batch) if axis is not None]
-    return max((axis + 1 if axis >= 0 else -axis for axis in used), default=1)
 
 
 def _with_rule(node: ArchitectureNode, rule: AxesRule | None) -> ArchitectureNode:

@@ -19,12 +19,14 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from nansense_widgets.capture.attention import maps_of_call
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.ops import op_detail, op_kind
 from nansense_widgets.capture.passes import in_backward
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.capture.values import Kept
 
 __all__ = ["ForwardWatch"]
 
@@ -34,6 +36,9 @@ class Taker(Protocol):
 
     def take(self, layer: str, call: int, value: Any) -> None:
         """Keep the tensors in `value`, now."""
+
+    def add_maps(self, layer: str, call: int, maps: Kept) -> None:
+        """Attention weights that were formed beside a call of the layer."""
 
     def recomputed(self, layer: str, value: Any) -> None:
         """`value` is computed a second time, in the backward."""
@@ -57,6 +62,7 @@ class ForwardWatch:
     Args:
         names: names of ops, settled in earlier batches.
         taps: layers whose values go to `taker` at the moment they exist.
+        maps: those of them whose attention weights are wanted too.
         trace: records the architecture as well, if given.
         on_error: told of an error of ours; the watch then stops and the forward goes on.
     """
@@ -67,6 +73,7 @@ class ForwardWatch:
         names: OpNames,
         taps: frozenset[str],
         taker: Taker,
+        maps: frozenset[str],
         trace: Trace | None,
         on_error: Callable[[Exception], None],
     ) -> None:
@@ -74,6 +81,7 @@ class ForwardWatch:
         self._names = names
         self._taps = taps
         self._taker = taker
+        self._maps = maps
         self._trace = trace
         self._on_error = on_error
         self._thread = threading.get_ident()
@@ -178,6 +186,8 @@ class ForwardWatch:
                         self._left[name] = frame.call
                     elif name in self._taps:
                         self._taker.take(name, frame.call, output)
+                    if name in self._maps:
+                        self._taker.add_maps(name, frame.call, maps_of_call(module, args, kwargs))
                     if self._trace is not None:
                         self._trace_call(frame, args, kwargs, output)
             if not self._stack:
@@ -250,11 +260,13 @@ class ForwardWatch:
             frame.inner += 1
             key = OpKey(frame.name, kind.name, ordinal)
             layer = self._names.get(key)
-            if layer is None and not self._taps.isdisjoint(OpNames.guesses(key)):
-                layer = next(guess for guess in OpNames.guesses(key) if guess in self._taps)
+            if layer is None:
+                layer = next((guess for guess in self._names.guesses(key) if guess in self._taps), None)
             if layer in self._taps and layer is not None:
                 call = self._calls[layer] = self._calls.get(layer, 0) + 1
                 self._taker.take(layer, call, value)
+                if layer in self._maps:
+                    self._taker.add_maps(layer, call, maps_of_call(None, args, kwargs))
             if self._trace is not None:
                 ran = self._trace.node(key, kind.name)
                 ran.calls += 1

@@ -23,6 +23,7 @@ class LeafValue:
         path: continues the layer's name (`""`, `[1][0]`, `.logits`).
         activation: a copy from the moment when the value existed; later ops in place do not show in it.
         activation_reason: why `activation` is None, else empty.
+        activation_note: what else to know of it, e.g. that it was formed beside the forward; else empty.
         gradient: in the shape of the activation, and its dtype; float32 where a half-precision one was
             divided by the scale of a `GradScaler`.
         gradient_reason: why `gradient` is None, else empty.
@@ -35,6 +36,7 @@ class LeafValue:
     activation_reason: str
     gradient: torch.Tensor | None
     gradient_reason: str
+    activation_note: str = ""
     gradient_note: str = ""
     part: str = ""
 
