@@ -350,7 +350,7 @@ class Session:
             able = ", ".join(name for name in nodes if nodes[name].gives_attention) or "none known yet"
             raise ValueError(f"layers={layers!r} can give no attention weights; those that can: {able}")
         self._capture.watch_attention(names)
-        self._hub.changed()
+        self._hub.redraw()
         return names
 
     def unwatch_attention(self, *layers: str) -> list[str]:
@@ -363,7 +363,7 @@ class Session:
         before = self._capture.attention
         names = select_layers(self.architecture, layers, also=before, on_trust=False) if layers else before
         self._capture.unwatch_attention(names)
-        self._hub.changed()
+        self._hub.redraw()
         return [name for name in before if name in names]
 
     def set_axes(

@@ -185,6 +185,7 @@ class CardPainter:
         except Exception as error:  # noqa: BLE001  the user's own function: the ids are shown without it
             strip["tokens"] = tokens_of(tensor, axes, want["sample"], None)
             strip["about"] = f"input_transform failed: {type(error).__name__}: {error}"
+        strip["full"] = (1, strip["tokens"]["total"])
         return strip
 
     def _axes_choice(self, layer: str, leaf: LeafValue) -> protocol.AxesChoice | None:
