@@ -169,7 +169,8 @@ class _GradientHook:
             return
         began = time.perf_counter()
         try:
-            collector.add_gradient(leaf, gradient)
+            with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
+                collector.add_gradient(leaf, gradient)
         except Exception as error:  # never an error in the user's backward
             failed = Kept(None, f"not captured: {type(error).__name__}: {error}")
             leaf.gradient = _Gradient(failed, set(), aside=False, unscaled=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
@@ -63,7 +65,7 @@ class ParameterWatch:
     Args:
         parameters: what to read, by name.
         optimizers: the session's optimizers; parameters in none of them are read when their gradient
-            has been accumulated.
+            has been accumulated too, since the loop may update them by itself.
     """
 
     def __init__(self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer]) -> None:
@@ -76,6 +78,9 @@ class ParameterWatch:
         self.seconds = 0.0
         """Time spent copying inside the user's backward and step."""
         self._names = {id(p): name for name, p in parameters.items()}
+        self._thread = threading.get_ident()
+        self._reached: set[str] = set()
+        """Parameters whose gradient backward has accumulated in this batch."""
         self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
         self.scaling = LossScaling(self._after_scaler)
@@ -88,10 +93,12 @@ class ParameterWatch:
                 for parameter in group["params"]:
                     if (name := self._names.get(id(parameter))) is not None:
                         self._owner[name] = optimizer
-            self._handles.append(optimizer.register_step_pre_hook(self._before_step))
-        for name, parameter in self._parameters.items():
+        # Torch's hook on all optimizers, so that one that `start` was not given, or that the loop made
+        # later, is heard too.
+        self._handles.append(register_optimizer_step_pre_hook(self._before_step))
+        for parameter in self._parameters.values():
             lazy = isinstance(parameter, UninitializedParameter)
-            if name not in self._owner and not lazy and parameter.requires_grad and parameter.is_leaf:
+            if not lazy and parameter.requires_grad and parameter.is_leaf:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
         self.scaling.install()
 
@@ -157,6 +164,8 @@ class ParameterWatch:
             if self._is_scaled(owner):
                 self._scaled.add(name)
         if used is None:
+            if name in self._reached:
+                return Kept(None, "no gradient: it was set to None before an optimizer stepped with it")
             return Kept(None, _why_no_gradient(parameter))
         # A fused optimizer divides the gradients in its own step, which it does not take then.
         fused = owner is not None and getattr(owner, "_step_supports_amp_scaling", False)
@@ -174,37 +183,37 @@ class ParameterWatch:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 name = self._names.get(id(parameter))
-                if name is not None and parameter.grad is not None:
-                    self._gradients[name] = _kept(parameter.grad)
-                    self._scaled.discard(name)
-                    if self._is_scaled(optimizer):
-                        self._scaled.add(name)
+                if name is not None:
+                    self._take(name, parameter, optimizer)
 
-    def _after_scaler(self, optimizer: Optimizer) -> None:
+    def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
         began = time.perf_counter()
-        self._read(optimizer)
+        with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
+            if parameter.grad is not None:
+                self._gradients[name] = _kept(parameter.grad)
+                self._scaled.discard(name)
+                if self._is_scaled(owner):
+                    self._scaled.add(name)
         self.seconds += time.perf_counter() - began
 
+    def _after_scaler(self, optimizer: Optimizer) -> None:
+        self._read(optimizer)
+
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
             return  # a compiled step: its gradients are read at the batch's end
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None:
             return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
-        began = time.perf_counter()
         self._read(optimizer)
-        self.seconds += time.perf_counter() - began
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         if torch.compiler.is_compiling():
             return
-        began = time.perf_counter()
-        if parameter.grad is not None:
-            name = self._names[id(parameter)]
-            self._gradients[name] = _kept(parameter.grad)
-            if self._is_scaled(None):
-                self._scaled.add(name)
-        self.seconds += time.perf_counter() - began
+        name = self._names[id(parameter)]
+        self._reached.add(name)
+        if name not in self._owner:  # an optimizer will step with it, after clipping and all
+            self._take(name, parameter, None)
 
 
 class _Gradient:

@@ -79,9 +79,9 @@ class BatchSnapshot:
         layers: all calls (up to 64) and output tensors of each watched layer that ran.
         weights: values at the end of the batch, so after `optimizer.step()`, by parameter name as in
             `model.named_parameters()`.
-        weight_gradients: by parameter name. With `start(optimizer=)` those that the optimizer used (after
-            clipping, before a later `zero_grad`); otherwise as backward accumulated them. Without the
-            scale of a `GradScaler`. A gradient left over from an earlier batch is not among them.
+        weight_gradients: by parameter name. Those that a torch optimizer used (after clipping, before a
+            later `zero_grad`); where none stepped, as backward accumulated them. Without the scale of a
+            `GradScaler`. A gradient left over from an earlier batch is not among them.
         weight_reasons: by parameter name, why its value is not here or not all of it, e.g.
             `uninitialised until its first forward`, `first 512 of 30000 rows`.
         weight_gradient_reasons: the same for gradients, e.g. `frozen: requires_grad is False`.

@@ -180,12 +180,15 @@ class CardPainter:
         strip["samples"] = 0 if axes.batch is None or tensor.ndim < 2 else tensor.shape[axes.batch]
         strip["axes"] = "T" if not strip["samples"] else "B T" if axes.batch == 0 else "T B"
         text = self._source.inputs.transform_for(want["layer"])
+        sample = want["sample"]
+        if strip["samples"] and not 0 <= sample < strip["samples"]:
+            return _missing(kind, f"there is no sample {sample}: the batch has {strip['samples']}")
         try:
-            strip["tokens"] = tokens_of(tensor, axes, want["sample"], text)
+            tokens = tokens_of(tensor, axes, sample, text)
         except Exception as error:  # noqa: BLE001  the user's own function: the ids are shown without it
-            strip["tokens"] = tokens_of(tensor, axes, want["sample"], None)
+            tokens = tokens_of(tensor, axes, sample, None)
             strip["about"] = f"input_transform failed: {type(error).__name__}: {error}"
-        strip["full"] = (1, strip["tokens"]["total"])
+        strip["tokens"], strip["full"] = tokens, (1, tokens["total"])
         return strip
 
     def _axes_choice(self, layer: str, leaf: LeafValue) -> protocol.AxesChoice | None:

@@ -246,3 +246,36 @@ def test_parameters_without_a_gradient_say_why() -> None:
     assert reasons["unused.weight"] == "no gradient: backward did not reach it in this batch"
     assert snapshot.weight_reasons["2.weight"] == "not captured: uninitialised until its first forward"
     assert "uninitialised" in reasons["2.weight"]
+
+
+def test_an_optimizer_that_start_was_not_given_is_heard() -> None:
+    model = nn.Linear(3, 2)
+    given = torch.optim.SGD(model.parameters(), lr=0.1)
+    later = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(4, 3)
+    (expected,) = torch.autograd.grad(model(x).square().sum(), model.weight)
+
+    def step() -> None:
+        model(x).square().sum().backward()
+        nn.utils.clip_grad_value_(model.parameters(), 0.25)
+        later.step()
+        later.zero_grad()
+
+    before = copy.deepcopy(model.state_dict())
+    for optimizers in ([given], []):
+        model.load_state_dict(before)
+        _, snapshot = capture(model, step, optimizers=optimizers)
+        assert torch.equal(snapshot.weight_gradients["weight"], expected.clamp(-0.25, 0.25))
+
+
+def test_a_gradient_that_is_dropped_unused_says_so() -> None:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step() -> None:
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.zero_grad()
+
+    _, snapshot = capture(model, step, optimizers=[optimizer])
+    reason = snapshot.weight_gradient_reasons["weight"]
+    assert reason == "no gradient: it was set to None before an optimizer stepped with it"

@@ -161,9 +161,10 @@ export class Section {
 
   private drawHead(strip: Strip, look: Look): void {
     const scale = formatScale(strip.scale);
-    setText(this.low, strip.unsigned ? "0" : `-${scale}`);
+    const low = strip.unsigned || strip.scale === 0 ? "0" : `-${scale}`;
+    setText(this.low, low);
     setText(this.high, scale);
-    this.legend.setAttribute("aria-label", `colour scale from ${strip.unsigned ? "0" : `-${scale}`} to ${scale}`);
+    this.legend.setAttribute("aria-label", `colour scale from ${low} to ${scale}`);
     paintLegend(this.legendCanvas, look);
     const counts = formatNonFinite(strip.nonfinite);
     this.bad.hidden = !counts;
