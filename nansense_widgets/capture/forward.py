@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
@@ -118,6 +119,8 @@ class ForwardWatch:
         """Stop; a forward that is still under way is left alone."""
         for handle in self._handles:
             handle.remove()
+            # Torch removes a global hook from one of its two tables only; what is left would count as a hook.
+            torch_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles.clear()
         self._stack.clear()
         self._pop_mode()

@@ -7,6 +7,7 @@ import functools
 import gc
 import io
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -463,7 +464,9 @@ def test_a_compiled_part_inside_the_model_runs_and_is_seen() -> None:
 
     model = Model()
     x = torch.ones(1, 2)
-    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch would warn of our hooks in the user's forward
+        _, snapshot = capture(model, lambda: model(x).sum().backward())
     assert "fc" in snapshot.activations
     assert torch.allclose(model(x), helper(torch.tanh(model.fc(x)) * 2))
 
