@@ -31,6 +31,10 @@ from nansense_widgets.capture.values import Kept
 
 __all__ = ["ForwardWatch"]
 
+OPS = 100
+"""Ops of one name in one call of a scope that are layers of their own. Those after stand under the last: a
+recurrent loop over thousands of steps is a graph that nobody could read."""
+
 
 class Taker(Protocol):
     """What a watch hands values to."""
@@ -215,7 +219,7 @@ class ForwardWatch:
         assert trace is not None
         for op, count in frame.ops.items():
             key = (frame.name, op)
-            trace.op_counts[key] = max(count, trace.op_counts.get(key, 0))
+            trace.op_counts[key] = max(min(count, OPS), trace.op_counts.get(key, 0))
         if not frame.name:
             return
         ran = trace.node(frame.name, type(frame.module).__name__)
@@ -258,8 +262,9 @@ class ForwardWatch:
                 return
             if next(leaves(value), None) is None:
                 return
-            ordinal = frame.ops.get(kind.name, 0)
-            frame.ops[kind.name] = ordinal + 1
+            count = frame.ops.get(kind.name, 0)
+            frame.ops[kind.name] = count + 1
+            ordinal = min(count, OPS - 1)
             frame.inner += 1
             key = OpKey(frame.name, kind.name, ordinal)
             layer = self._names.get(key)
@@ -273,6 +278,7 @@ class ForwardWatch:
             if self._trace is not None:
                 ran = self._trace.node(key, kind.name)
                 ran.calls += 1
+                ran.stands_for = max(ran.stands_for, count - ordinal + 1)
                 ran.detail = op_detail(args, kwargs)
                 self._trace.consume(key, (args, kwargs))
                 self._trace.produce(key, value)
