@@ -15,7 +15,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
-from nansense_widgets.capture.compiled import EagerStance, has_compiled_part
+from nansense_widgets.capture.compiled import EagerStance, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
@@ -44,7 +44,6 @@ class CaptureEngine:
         self.snapshot: BatchSnapshot | None = None
         self.error = ""
         """What went wrong in a capture, for the widgets to show; the run has gone on."""
-        self._compiled = self.model is not model
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
         with torch._C.DisableTorchFunction():
@@ -137,7 +136,6 @@ class CaptureEngine:
             self.attention,
             self._optimizers,
             trace,
-            compiled=self._compiled,
         )
         self._under_way = capture
         capture.install()
@@ -206,8 +204,6 @@ class _Capture:
         attention: tuple[str, ...],
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
-        *,
-        compiled: bool,
     ) -> None:
         self.trace = trace
         self.seconds = 0.0
@@ -227,7 +223,7 @@ class _Capture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager = EagerStance() if compiled or has_compiled_part(model) else None
+        self._eager = EagerStance() if may_be_compiled() else None
 
     @property
     def is_mine(self) -> bool:
@@ -292,8 +288,13 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        if not node.ran or (node.note and not node.calls):
+        seen = name in self._forward.elsewhere or self._forward.saw_replica
+        if not seen and (not node.ran or (node.note and not node.calls)):
             return node.note or "never ran"
+        if name in self._forward.elsewhere:
+            return "not captured: it ran on another thread than the training loop's"
+        if self._forward.saw_replica:
+            return "not captured: DataParallel ran copies of it, on several devices at once"
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"

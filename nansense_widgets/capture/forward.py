@@ -101,6 +101,10 @@ class ForwardWatch:
         self._left: dict[str, int] = {}
         """The call that a module with hooks of the user's own has just left."""
         self.root_called = False
+        self.elsewhere: set[str] = set()
+        """Modules that ran on other threads."""
+        self.saw_replica = False
+        """Whether copies that DataParallel makes have run."""
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -136,6 +140,7 @@ class ForwardWatch:
             return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+            self._note_elsewhere(name, module)
             return
         try:
             call = self._calls[name] = self._calls.get(name, 0) + 1
@@ -160,6 +165,12 @@ class ForwardWatch:
                     self._read_inputs(call, args, kwargs if isinstance(kwargs, dict) else {})
         except Exception as error:
             self._fail(error)
+
+    def _note_elsewhere(self, name: str | None, module: nn.Module) -> None:
+        if name is None:
+            self.saw_replica = self.saw_replica or getattr(module, "_is_replica", False)
+        elif threading.get_ident() != self._thread and not in_backward():
+            self.elsewhere.add(name)
 
     def _read_inputs(self, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in self._index.bind_inputs(args, kwargs).items():
