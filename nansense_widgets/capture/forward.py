@@ -267,7 +267,8 @@ class ForwardWatch:
         try:
             kind = op_kind(func)
             value = args[0] if kind.returns_self and args else result
-            if kind.alias:
+            # A custom autograd function that returns an input unchanged makes torch call `x.view_as(x)`.
+            if kind.alias or (kind.name == "view_as" and len(args) == 2 and args[0] is args[1]):
                 if self._trace is not None:
                     self._trace.alias(value, args)
                 return

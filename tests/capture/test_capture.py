@@ -650,7 +650,7 @@ def test_modules_that_run_elsewhere_say_so() -> None:
     assert "out" in snapshot.activations
 
     plain = nn.Sequential(nn.Tanh())
-    replica = plain[0]._replicate_for_data_parallel()  # what DataParallel calls for each of its devices
+    replica = plain[0]._replicate_for_data_parallel()  # noqa: SLF001  what DataParallel calls
     _, snapshot = capture(plain, lambda: replica(torch.ones(1, 2)))
     assert snapshot.missing["0"] == "not captured: DataParallel ran copies of it, on several devices at once"
 
@@ -677,6 +677,9 @@ def test_hooks_of_the_users_own_on_what_a_function_returns_unchanged_are_called(
 
     model = Model()
     for _ in range(2):
-        _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
-        assert torch.equal(snapshot.weight_gradients["bias"], torch.full((2,), 4.0))  # two batches, doubled
+        engine, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
+        assert list(engine.architecture.nodes) == ["x", "fc"]
+        assert torch.equal(
+            snapshot.weight_gradients["fc.bias"], torch.full((2,), 4.0)
+        )  # two batches, doubled
         model.zero_grad()
