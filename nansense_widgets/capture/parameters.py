@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import Kept, keep, to_cpu, unscale
+from nansense_widgets.capture.values import Kept, copied, to_cpu, unobserved, unscale
 
 __all__ = ["ParameterValues", "ParameterWatch", "select_parameters"]
 
@@ -112,10 +112,14 @@ class ParameterWatch:
     def finish(self) -> ParameterValues:
         """Stop listening; read what is there now."""
         self.remove()
+        with unobserved():
+            return self._read_all()
+
+    def _read_all(self) -> ParameterValues:
         found = ParameterValues()
         skipped = {id(optimizer) for optimizer in self.scaling.skipped()}
         for name, parameter in self._parameters.items():
-            kept = to_cpu(keep(parameter, "row"))
+            kept = to_cpu(copied(parameter, "row"))
             if kept.tensor is not None:
                 found.weights[name] = kept.tensor
             if why := kept.reason or kept.part:
@@ -180,21 +184,21 @@ class ParameterWatch:
         return not self.scaling.is_unscaled(owner)
 
     def _read(self, optimizer: Optimizer) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                name = self._names.get(id(parameter))
-                if name is not None:
-                    self._take(name, parameter, optimizer)
+        began = time.perf_counter()
+        with unobserved():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    name = self._names.get(id(parameter))
+                    if name is not None:
+                        self._take(name, parameter, optimizer)
+        self.seconds += time.perf_counter() - began
 
     def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
-        began = time.perf_counter()
-        with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
-            if parameter.grad is not None:
-                self._gradients[name] = _kept(parameter.grad)
-                self._scaled.discard(name)
-                if self._is_scaled(owner):
-                    self._scaled.add(name)
-        self.seconds += time.perf_counter() - began
+        if parameter.grad is not None:
+            self._gradients[name] = _kept(parameter.grad)
+            self._scaled.discard(name)
+            if self._is_scaled(owner):
+                self._scaled.add(name)
 
     def _after_scaler(self, optimizer: Optimizer) -> None:
         self._read(optimizer)
@@ -212,8 +216,11 @@ class ParameterWatch:
             return
         name = self._names[id(parameter)]
         self._reached.add(name)
-        if name not in self._owner:  # an optimizer will step with it, after clipping and all
-            self._take(name, parameter, None)
+        if name not in self._owner:  # an optimizer will step with the others, after clipping and all
+            began = time.perf_counter()
+            with unobserved():
+                self._take(name, parameter, None)
+            self.seconds += time.perf_counter() - began
 
 
 class _Gradient:
@@ -248,7 +255,7 @@ def _version(tensor: torch.Tensor | None) -> int:
 
 def _kept(tensor: torch.Tensor) -> Kept:
     try:
-        return keep(tensor, "row")
+        return copied(tensor, "row")
     except Exception as error:  # never an error in the user's step
         return Kept(None, f"{type(error).__name__}: {error}")
 
@@ -269,7 +276,7 @@ def _as_float(value: Any) -> float | None:
 
 def _as_tensor(value: Any) -> torch.Tensor | None:
     if isinstance(value, torch.Tensor):
-        return to_cpu(keep(value)).tensor
+        return to_cpu(copied(value, "row")).tensor
     if isinstance(value, (bool, int, float)):
         with suppress(OverflowError, RuntimeError):  # an int beyond 64 bits
             return torch.tensor(value)

@@ -10,7 +10,7 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Kept", "keep", "to_cpu", "unobserved", "unscale"]
+__all__ = ["Kept", "copied", "keep", "to_cpu", "unobserved", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -45,21 +45,24 @@ def keep(tensor: torch.Tensor, unit: str = "sample") -> Kept:
 
     Of a tensor above 64 MiB the first items of its first axis are copied; `unit` is what one of them is.
     """
-    reason = _unreadable(tensor)
-    if reason:
-        return Kept(None, reason)
     with unobserved():
-        part = ""
-        source = tensor.detach()
-        size = source.numel() * source.element_size()
-        if size > TENSOR_BYTES and source.layout is torch.strided:
-            samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
-            if samples == 0:
-                one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
-                return Kept(None, f"not captured: one {unit} takes {one:,.0f} MiB, above the limit of 64 MiB")
-            part = f"first {samples} of {source.shape[0]} {unit}s"
-            source = source[:samples]
-        return Kept(source.clone(), part=part)
+        return copied(tensor, unit)
+
+
+def copied(tensor: torch.Tensor, unit: str) -> Kept:
+    """The same for callers that are `unobserved` already, with very many tensors."""
+    if reason := _unreadable(tensor):
+        return Kept(None, reason)
+    source, part = tensor.detach(), ""
+    size = source.numel() * source.element_size()
+    if size > TENSOR_BYTES and source.layout is torch.strided:
+        samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
+        if samples == 0:
+            one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
+            return Kept(None, f"not captured: one {unit} takes {one:,.0f} MiB, above the limit of 64 MiB")
+        part = f"first {samples} of {source.shape[0]} {unit}s"
+        source = source[:samples]
+    return Kept(source.clone(), part=part)
 
 
 def to_cpu(kept: Kept) -> Kept:
