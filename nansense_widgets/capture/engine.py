@@ -22,6 +22,7 @@ from nansense_widgets.capture.parameters import ParameterWatch, select_parameter
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.capture.values import Budget
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["CaptureEngine"]
@@ -211,8 +212,9 @@ class _Capture:
         self._watched = watched
         self._builder = builder
         selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        self._parameters = ParameterWatch(selected, optimizers)
-        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
+        budget = Budget()
+        self._parameters = ParameterWatch(selected, optimizers, budget)
+        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         self._forward = ForwardWatch(
             builder.index,
             builder.names,
@@ -288,9 +290,8 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        seen = name in self._forward.elsewhere or self._forward.saw_replica
-        if not seen and (not node.ran or (node.note and not node.calls)):
-            return node.note or "never ran"
+        if node.note not in ("", "never ran") and not node.calls:
+            return node.note
         if name in self._forward.elsewhere:
             return "not captured: it ran on another thread than the training loop's"
         if self._forward.saw_replica:
@@ -298,7 +299,11 @@ class _Capture:
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"
-        return "did not run in this batch"
+        if not self._parameters.reached.isdisjoint(node.parameters):
+            return "not captured: its parameters got gradients, but it was not called as a module"
+        if not self._forward.saw_call:
+            return "did not run in this batch: no module of the model was called"
+        return "did not run in this batch" if node.ran else "never ran"
 
     def _forward_failed(self, error: Exception) -> None:
         self._forward_error = f"not captured: {type(error).__name__}: {error}"
