@@ -12,7 +12,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.attention import MAPS
 from nansense_widgets.capture.leaves import leaves
-from nansense_widgets.capture.passes import BackwardPasses, gradient_edge
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.snapshot import LayerCall, LeafValue
 from nansense_widgets.capture.values import Budget, Kept, keep, to_cpu, unobserved, unscale
@@ -139,7 +139,7 @@ class Collector:
         # own table of hooks is the user's. What those change, the node is given changed, as `.grad` would.
         node, index = gradient_edge(tensor)
         self._handles.append(node.register_prehook(_GradientHook(leaf, index, self)))
-        if tensor.grad_fn is None:
+        if grad_fn_of(tensor) is None:
             self._nodes.append(node)
         leaf.no_gradient = "no gradient: backward did not reach this value in this batch"
 
@@ -188,7 +188,7 @@ class _GradientHook:
 
 
 def _why_no_gradient(tensor: torch.Tensor) -> str:
-    if tensor.grad_fn is not None or (tensor.requires_grad and torch.is_grad_enabled()):
+    if grad_fn_of(tensor) is not None or (tensor.requires_grad and torch.is_grad_enabled()):
         return ""
     if torch.is_inference_mode_enabled():
         return "no gradient: the forward ran in inference mode"

@@ -15,7 +15,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
-from nansense_widgets.capture.compiled import EagerStance, may_be_compiled
+from nansense_widgets.capture.compiled import EAGERLY, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
@@ -225,7 +225,7 @@ class _Capture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager = EagerStance() if may_be_compiled() else None
+        self._eager = False
 
     @property
     def is_mine(self) -> bool:
@@ -235,15 +235,16 @@ class _Capture:
     def install(self) -> None:
         self._forward.install()
         self._parameters.install()
-        if self._eager is not None:
-            self._eager.enter()
+        if may_be_compiled():
+            EAGERLY.need()
+            self._eager = True
 
     def remove(self) -> None:
         self._forward.remove()
         self._parameters.remove()
-        if self._eager is not None:
-            self._eager.exit()
-            self._eager = None
+        if self._eager:
+            self._eager = False
+            EAGERLY.release()
 
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()

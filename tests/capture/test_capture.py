@@ -733,3 +733,30 @@ def test_a_root_forward_that_is_called_directly_is_not_said_never_to_run() -> No
         == "not captured: its parameters got gradients, but it was not called as a module"
     )
     assert snapshot.missing["unused"] == "did not run in this batch: no module of the model was called"
+
+
+def test_a_view_that_autograd_has_given_up_does_not_end_the_capture() -> None:
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.after = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = Same.apply(self.before(x))
+            with torch.no_grad():
+                torch.relu_(y)  # from here on `y.grad_fn` raises
+            return self.after(x)
+
+    model = Model()
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
+    assert "after" in snapshot.activation_gradients
+    assert "relu_" in snapshot.activations
