@@ -191,7 +191,7 @@ class ArchitectureBuilder:
         parent = self.index.modules.get(_parent(name, self.index.modules))
         if name in self._called_directly:
             return (
-                "never called: its forward() was called directly, which no hook sees; "
+                "never called: its forward() or another method ran directly, which no hook sees; "
                 f"op {self._called_directly[name]!r} is part of it"
             )
         if isinstance(parent, nn.MultiheadAttention):

@@ -1,0 +1,1 @@
+"""What values flow: counts, moments and extremes over many batches; knows no model and no widget."""

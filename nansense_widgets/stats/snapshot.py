@@ -1,0 +1,94 @@
+"""Statistics as they were at one moment; immutable, on the CPU, safe to read from any thread."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from nansense_widgets.stats.bins import BINS, histogram_edges
+
+__all__ = ["TensorStatsSnapshot"]
+
+
+@dataclass(frozen=True)
+class TensorStatsSnapshot:
+    """All values of one layer, phase, epoch and kind (activations or gradients) seen so far.
+
+    Attributes:
+        n: finite values.
+        sum: of the finite values.
+        sum_sq: of their squares.
+        min: least finite value; NaN before any.
+        max: largest finite value; NaN before any.
+        nan: values that are NaN.
+        posinf: values that are +Inf.
+        neginf: values that are -Inf.
+        hist: finite values in each bin between `histogram_edges()`: int64 of shape (2041,).
+        channel_hists: the same for each of the first channels: int64 of shape (rows, 2041); None without a
+            channel axis.
+        channel_nonfinite: values of each of these channels that are NaN or infinite: int64 of shape (rows,).
+        alive: whether each channel, all of them, has had a value that is not zero: bool of shape (channels,).
+        mean: of the finite values; NaN before any.
+        variance: population variance of the finite values; NaN before any.
+    """
+
+    n: int = 0
+    sum: float = 0.0
+    sum_sq: float = 0.0
+    min: float = math.nan
+    max: float = math.nan
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    hist: torch.Tensor | None = None
+    channel_hists: torch.Tensor | None = None
+    channel_nonfinite: torch.Tensor | None = None
+    alive: torch.Tensor | None = None
+    mean: float = math.nan
+    variance: float = math.nan
+
+    @property
+    def std(self) -> float:
+        """Population standard deviation of the finite values."""
+        return math.sqrt(self.variance) if self.variance >= 0 else math.nan
+
+    @property
+    def median(self) -> float:
+        """Middle of the bin that holds the median; a bin is at most a quarter of its lower edge wide."""
+        return self.quantile(0.5)
+
+    @property
+    def dead_channel_count(self) -> int | None:
+        """Channels whose every value was zero; None without a channel axis."""
+        return None if self.alive is None else int((~self.alive).sum())
+
+    def quantile(self, q: float) -> float:
+        """Middle of the bin that holds the `q`-quantile of the finite values; NaN before any.
+
+        Raises `ValueError` if `q` is not between 0 and 1.
+        """
+        low, high = self.quantile_bin(q)
+        return low / 2 + high / 2
+
+    def quantile_bin(self, q: float) -> tuple[float, float]:
+        """Edges of the bin that holds the `q`-quantile, cut to the least and the largest value."""
+        if not 0 <= q <= 1:
+            raise ValueError(f"q={q!r} must be between 0 and 1")
+        if self.hist is None or self.n == 0:
+            return math.nan, math.nan
+        rank = min(int(q * self.n), self.n - 1)
+        at = int(torch.searchsorted(self.hist.cumsum(0), rank, right=True))
+        if at == BINS // 2:
+            return 0.0, 0.0
+        edges = histogram_edges()
+        low, high = float(edges[at]), float(edges[at + 1])
+        # The bins next to zero and the outermost ones hold also what float32 cannot.
+        if at == BINS // 2 + 1:
+            low = 0.0
+        if at == BINS // 2 - 1:
+            high = 0.0
+        if at in (0, BINS - 1):
+            low, high = (-math.inf, high) if at == 0 else (low, math.inf)
+        return max(low, self.min), min(high, self.max)
