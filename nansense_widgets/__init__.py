@@ -13,6 +13,9 @@ from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.start import start
+from nansense_widgets.stats.bins import histogram_edges
+from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot, WatchSnapshot
 
 __all__ = [
     "Architecture",
@@ -22,6 +25,7 @@ __all__ = [
     "BatchSnapshot",
     "Cost",
     "LayerCall",
+    "LayerStatsSnapshot",
     "LeafValue",
     "LoopClosed",
     "LoopFailure",
@@ -32,6 +36,10 @@ __all__ = [
     "Schedule",
     "Session",
     "SessionStateError",
+    "StatsScope",
+    "TensorStatsSnapshot",
     "UpdateFrequency",
+    "WatchSnapshot",
+    "histogram_edges",
     "start",
 ]

@@ -11,7 +11,7 @@ from torch.nn.modules import module as torch_module
 
 from nansense_widgets.capture.installed import Installed
 
-__all__ = ["EAGERLY", "may_be_compiled"]
+__all__ = ["EAGERLY", "may_be_compiled", "was_anything_compiled"]
 
 
 def may_be_compiled() -> bool:
@@ -20,6 +20,12 @@ def may_be_compiled() -> bool:
     The compiler is imported by the first `torch.compile`, and it takes a second or two.
     """
     return "torch._dynamo" in sys.modules
+
+
+def was_anything_compiled() -> bool:
+    """Whether the compiler has compiled a frame in this process."""
+    utils = sys.modules.get("torch._dynamo.utils")
+    return utils is not None and utils.counters["frames"]["total"] > 0
 
 
 def _run_eagerly() -> Callable[[], None]:

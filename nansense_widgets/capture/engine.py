@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import nn
@@ -13,19 +13,24 @@ from torch.optim import Optimizer
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.batch import BatchCapture, Fold, FoldedBatch
 from nansense_widgets.capture.builder import ArchitectureBuilder
-from nansense_widgets.capture.collect import Collector
-from nansense_widgets.capture.compiled import EAGERLY, may_be_compiled
-from nansense_widgets.capture.forward import ForwardWatch
+from nansense_widgets.capture.compiled import was_anything_compiled
 from nansense_widgets.capture.modules import unwrap
-from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
-from nansense_widgets.capture.passes import BackwardPasses
-from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
+from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.capture.trace import Trace
-from nansense_widgets.capture.values import Budget
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["CaptureEngine"]
+__all__ = ["CaptureEngine", "Statistics"]
+
+
+class Statistics(Protocol):
+    """Who wants the values of every batch, captured or not."""
+
+    def begin(
+        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture
+    ) -> Fold | None:
+        """What this batch's values go into; None: nothing is wanted."""
 
 
 class CaptureEngine:
@@ -33,6 +38,7 @@ class CaptureEngine:
 
     Args:
         on_snapshot: called with each new snapshot, on the training thread; must return at once.
+        stats: collects running statistics of every batch, if given.
     """
 
     def __init__(
@@ -40,6 +46,7 @@ class CaptureEngine:
         model: nn.Module,
         optimizers: Sequence[Optimizer],
         on_snapshot: Callable[[BatchSnapshot], None],
+        stats: Statistics | None = None,
     ) -> None:
         self.model = unwrap(model)
         self.snapshot: BatchSnapshot | None = None
@@ -47,6 +54,7 @@ class CaptureEngine:
         """What went wrong in a capture, for the widgets to show; the run has gone on."""
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
+        self._stats = stats
         with torch._C.DisableTorchFunction():
             self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
@@ -54,7 +62,7 @@ class CaptureEngine:
         self._attention: dict[str, None] = {}
         self._number = 0
         self._traced_phases: set[tuple[str, int]] = set()
-        self._under_way: _Capture | None = None
+        self._under_way: BatchCapture | FoldedBatch | None = None
         self._closed = False
 
     # ------------------------------------------------------------ what is watched (any thread)
@@ -103,8 +111,8 @@ class CaptureEngine:
 
     # ------------------------------------------------------------ around a batch (training thread)
 
-    def begin(self, position: BatchPosition, *, pauses: bool) -> None:
-        """Install the watches of one batch.
+    def begin(self, position: BatchPosition, *, captures: bool = True, pauses: bool) -> None:
+        """Install what one batch needs: nothing, taps for the statistics, or all that a snapshot takes.
 
         The whole forward is traced where somebody will look (it pauses) and in the first captured batch of
         a phase in an epoch; else only the watched layers are tapped.
@@ -114,15 +122,24 @@ class CaptureEngine:
         began = time.perf_counter()
         try:
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
-                capture = self._begin(position, pauses)
-            capture.seconds = time.perf_counter() - began
+                fold = self._fold(position)
+                if captures:
+                    capture = self._begin(position, pauses, fold)
+                    capture.seconds = time.perf_counter() - began
+                elif fold is not None and not was_anything_compiled():
+                    # Compiled code calls no hooks, and running every batch eagerly would take its speed.
+                    self._under_way = FoldedBatch(self._builder, fold)
+                    self._under_way.install()
         except Exception as error:
             self._fail(error)
         except BaseException:  # an interrupt: nothing half installed may stay
             self._take_down()
             raise
 
-    def _begin(self, position: BatchPosition, pauses: bool) -> _Capture:
+    def _fold(self, position: BatchPosition) -> Fold | None:
+        return None if self._stats is None else self._stats.begin(position, self.watched, self.architecture)
+
+    def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
         if not self._builder.index.is_current():
             self._builder.rebuild(self.model)
             self._traced_phases.clear()
@@ -130,13 +147,8 @@ class CaptureEngine:
         names = {id(p): name for name, p in self.model.named_parameters()}
         trace = Trace(names) if pauses or new else None
         self._traced_phases.add((position.phase, position.epoch))
-        capture = _Capture(
-            self.model,
-            self._builder,
-            self.watched,
-            self.attention,
-            self._optimizers,
-            trace,
+        capture = BatchCapture(
+            self.model, self._builder, self.watched, self.attention, self._optimizers, trace, fold
         )
         self._under_way = capture
         capture.install()
@@ -147,6 +159,13 @@ class CaptureEngine:
         began = time.perf_counter()
         capture, self._under_way = self._under_way, None
         if capture is None:
+            return
+        if isinstance(capture, FoldedBatch):
+            capture.remove()
+            capture.finish(self.architecture)
+            self.error = capture.error or self.error
+            if self._closed:
+                self._let_go()
             return
         try:
             with torch._C.DisableTorchFunction():
@@ -192,135 +211,3 @@ class CaptureEngine:
     def _fail(self, error: Exception) -> None:
         self.error = f"this batch could not be captured: {type(error).__name__}: {error}"
         self._take_down()
-
-
-class _Capture:
-    """Everything installed for one batch."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        builder: ArchitectureBuilder,
-        watched: tuple[str, ...],
-        attention: tuple[str, ...],
-        optimizers: Sequence[Optimizer],
-        trace: Trace | None,
-    ) -> None:
-        self.trace = trace
-        self.seconds = 0.0
-        self._thread = threading.current_thread()
-        self._watched = watched
-        self._builder = builder
-        selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        budget = Budget()
-        self._parameters = ParameterWatch(selected, optimizers, budget)
-        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
-        self._forward = ForwardWatch(
-            builder.index,
-            builder.names,
-            frozenset(watched),
-            self._collector,
-            frozenset(attention),
-            trace,
-            self._forward_failed,
-        )
-        self._forward_error = ""
-        self._eager = False
-
-    @property
-    def is_mine(self) -> bool:
-        """Whether this thread may take it down: it is the one that installed it, or that one is gone."""
-        return self._thread is threading.current_thread() or not self._thread.is_alive()
-
-    def install(self) -> None:
-        self._forward.install()
-        self._parameters.install()
-        if may_be_compiled():
-            EAGERLY.need()
-            self._eager = True
-
-    def remove(self) -> None:
-        self._forward.remove()
-        self._parameters.remove()
-        if self._eager:
-            self._eager = False
-            EAGERLY.release()
-
-    def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
-        self._forward.remove()
-        layers, notes = self._collector.finish()
-        parameters = self._parameters.finish()
-        in_hooks = self._collector.seconds + self._parameters.seconds
-        layers = {name: calls for name, calls in layers.items() if name in self._watched}
-        for name in self._watched:
-            if name not in layers and name not in notes:
-                notes[name] = self._forward_error or self._why_missing(name)
-        return BatchSnapshot(
-            position=position,
-            number=number,
-            layers=layers,
-            weights=parameters.weights,
-            weight_gradients=parameters.gradients,
-            weight_reasons=parameters.reasons,
-            weight_gradient_reasons=parameters.gradient_reasons,
-            optimizer_state=parameters.state,
-            optimizer_hyperparams=parameters.settings,
-            weights_part=self._weights_part,
-            complete=complete,
-            watched=self._watched,
-            missing=notes,
-            notes=tuple(self._parameters.notes()),
-            cost=Cost(
-                layers=len(layers),
-                bytes=_bytes(
-                    _tensors(layers),
-                    parameters.weights.values(),
-                    parameters.gradients.values(),
-                    *map(dict.values, parameters.state.values()),
-                ),
-                seconds=in_hooks + self.seconds + time.perf_counter() - began,
-            ),
-        )
-
-    def _why_missing(self, name: str) -> str:
-        node = self._builder.architecture.nodes.get(name)
-        is_input = name in self._builder.index.inputs if node is None else node.kind == "input"
-        if is_input and not self._forward.root_called:
-            return "not captured: the model itself was not called, only parts of it or its forward()"
-        if node is None and is_input:
-            return "not captured: this input was not given as a tensor"
-        if node is None:
-            return "not captured: no layer of this name has run yet"
-        if node.note not in ("", "never ran") and not node.calls:
-            return node.note
-        if name in self._forward.elsewhere:
-            return "not captured: it ran on another thread than the training loop's"
-        if self._forward.saw_replica:
-            return "not captured: DataParallel ran copies of it, on several devices at once"
-        for scope in self._forward.fused:
-            if name.startswith(f"{scope}."):
-                return f"not executed (fused): {scope} computed it in one go with what is around it"
-        if not self._parameters.reached.isdisjoint(node.parameters):
-            return "not captured: its parameters got gradients, but it was not called as a module"
-        if not self._forward.saw_call:
-            return "did not run in this batch: no module of the model was called"
-        return "did not run in this batch" if node.ran else "never ran"
-
-    def _forward_failed(self, error: Exception) -> None:
-        self._forward_error = f"not captured: {type(error).__name__}: {error}"
-
-
-def _tensors(layers: dict[str, tuple[LayerCall, ...]]) -> Iterator[torch.Tensor]:
-    for calls in layers.values():
-        for call in calls:
-            for leaf in call.leaves:
-                yield from (t for t in (leaf.activation, leaf.gradient) if t is not None)
-
-
-def _bytes(*groups: Iterable[torch.Tensor]) -> int:
-    """Bytes of all tensors; of a sparse one those of its values and indices."""
-    total = 0
-    for tensor in itertools.chain(*groups):
-        parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
-        total += sum(part.numel() * part.element_size() for part in parts)
-    return total

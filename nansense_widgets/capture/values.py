@@ -10,7 +10,7 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Budget", "Kept", "copied", "keep", "to_cpu", "unobserved", "unscale"]
+__all__ = ["Budget", "Kept", "copied", "keep", "to_cpu", "unobserved", "unreadable", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -71,7 +71,7 @@ def keep(tensor: torch.Tensor, budget: Budget, unit: str = "sample") -> Kept:
 
 def copied(tensor: torch.Tensor, budget: Budget, unit: str) -> Kept:
     """The same for callers that are `unobserved` already, with very many tensors."""
-    if reason := _unreadable(tensor):
+    if reason := unreadable(tensor):
         return Kept(None, reason)
     source, part = tensor.detach(), ""
     size = source.numel() * source.element_size()
@@ -101,7 +101,7 @@ def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return wide / scale.to(wide.device, non_blocking=True)
 
 
-def _unreadable(tensor: torch.Tensor) -> str:
+def unreadable(tensor: torch.Tensor) -> str:
     """Why a tensor has no values that could be copied, or an empty string."""
     if tensor.is_meta:
         return "not captured: a meta tensor has a shape but no values"

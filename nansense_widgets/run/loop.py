@@ -25,8 +25,8 @@ Item = TypeVar("Item")
 class BatchObserver(Protocol):
     """Watches single batches; called on the training thread. What it raises is its own to report."""
 
-    def begin(self, position: BatchPosition, *, pauses: bool) -> None:
-        """Install what this batch's capture needs."""
+    def begin(self, position: BatchPosition, *, captures: bool, pauses: bool) -> None:
+        """Install what this batch needs, if it `captures` or something runs along every batch."""
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take everything down again and publish; `complete` False: the body broke off or raised."""
@@ -35,7 +35,7 @@ class BatchObserver(Protocol):
 class Blind:
     """The observer of a disabled session: it sees nothing."""
 
-    def begin(self, position: BatchPosition, *, pauses: bool) -> None:
+    def begin(self, position: BatchPosition, *, captures: bool, pauses: bool) -> None:
         """Nothing to install."""
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
@@ -173,8 +173,7 @@ class BatchLoop:
         self._captures = self._decide(position, pauses, new_epoch)
         self._open = position
         try:
-            if self._captures:
-                self.observer.begin(position, pauses=pauses)
+            self.observer.begin(position, captures=self._captures, pauses=pauses)
         except BaseException:  # an interrupt: the batch has not begun
             self._open = None
             raise
@@ -190,8 +189,7 @@ class BatchLoop:
         self.schedule.finish_batch()
         self._broken_at = None if complete else position
         self._paused_after_it = False
-        if self._captures:
-            self.observer.end(position, complete=complete)
+        self.observer.end(position, complete=complete)
         self.standing = "after"
         self._on_change()
         if not self._captures:

@@ -15,6 +15,7 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
 from nansense_widgets.session.views import Views
+from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.widgets.hub import Hub
 
 __all__ = ["Session"]
@@ -44,8 +45,11 @@ class Session(Training, Steering, Views):
         self._model_name = type(model).__name__
         self._schedulers = schedulers
         self._inputs = inputs
+        self._stats = StatsCollector()
         self._hub = Hub(self)
-        self._capture = CaptureEngine(model, optimizers, self._hub.new_snapshot) if enabled else None
+        self._capture = (
+            CaptureEngine(model, optimizers, self._hub.new_snapshot, self._stats) if enabled else None
+        )
         self._run = Run(schedule, self._capture or Blind(), self._hub.changed, self._hub.publisher.pump)
 
     def __repr__(self) -> str:

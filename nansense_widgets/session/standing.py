@@ -19,6 +19,9 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_count, checked_timeout
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.stats.collect import StatsCollector
+from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.snapshot import WatchSnapshot
 from nansense_widgets.widgets.hub import Hub
 
 __all__ = ["Standing"]
@@ -35,6 +38,7 @@ class Standing:
     _capture: CaptureEngine | None
     """None in a disabled session."""
     _run: Run
+    _stats: StatsCollector
 
     @property
     def inputs(self) -> InputConfig:
@@ -50,6 +54,15 @@ class Standing:
     def snapshot(self) -> BatchSnapshot | None:
         """The last captured batch, or None before the first."""
         return self._capture.snapshot if self._capture is not None else None
+
+    @property
+    def stats_scope(self) -> StatsScope:
+        """Which layers go into the running statistics."""
+        return self._stats.scope
+
+    def watch_snapshot(self) -> WatchSnapshot:
+        """The running statistics as they are now: by layer, phase and epoch. Immutable; from any thread."""
+        return self._stats.snapshot()
 
     @property
     def live_position(self) -> BatchPosition | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nansense_widgets.capture.selection import chosen_axes, select_layers
 from nansense_widgets.session.standing import Standing
+from nansense_widgets.stats.scope import StatsScope
 
 __all__ = ["Watching"]
 
@@ -85,6 +86,22 @@ class Watching(Standing):
         self._capture.unwatch_attention(names)
         self._hub.redraw()
         return [name for name in before if name in names]
+
+    def set_stats_scope(self, scope: StatsScope | str) -> None:
+        """Which layers' batches go into the running statistics, from the next batch on.
+
+        Every batch is folded in, shown or not, in every mode. Of a model of which something is compiled only
+        captured batches are: compiled code cannot be looked into.
+
+        Args:
+            scope: `"watched"` (the default): the watched layers; `"all"`: every layer known; `"none"`:
+                nothing more, and what was collected stays.
+
+        Raises:
+            ValueError: for anything else.
+        """
+        self._stats.scope = StatsScope.checked(scope)
+        self._hub.changed()
 
     def set_axes(
         self, layer: str, *, channel: int | str | None = "auto", batch: int | str | None = "auto"

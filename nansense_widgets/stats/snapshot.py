@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from nansense_widgets.stats.bins import BINS, histogram_edges
 
-__all__ = ["TensorStatsSnapshot"]
+__all__ = ["LayerStatsSnapshot", "TensorStatsSnapshot", "WatchSnapshot"]
+
+QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+"""Kept of an epoch whose histogram has gone."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,8 @@ class TensorStatsSnapshot:
         alive: whether each channel, all of them, has had a value that is not zero: bool of shape (channels,).
         mean: of the finite values; NaN before any.
         variance: population variance of the finite values; NaN before any.
+        quantiles: of an old epoch, whose histogram has gone, some quantiles; else empty.
+        dead: of such an epoch, the number of dead channels.
     """
 
     n: int = 0
@@ -49,6 +55,9 @@ class TensorStatsSnapshot:
     mean: float = math.nan
     variance: float = math.nan
 
+    quantiles: Mapping[float, float] = field(default_factory=dict)
+    dead: int | None = None
+
     @property
     def std(self) -> float:
         """Population standard deviation of the finite values."""
@@ -62,15 +71,30 @@ class TensorStatsSnapshot:
     @property
     def dead_channel_count(self) -> int | None:
         """Channels whose every value was zero; None without a channel axis."""
-        return None if self.alive is None else int((~self.alive).sum())
+        return self.dead if self.alive is None else int((~self.alive).sum())
 
     def quantile(self, q: float) -> float:
         """Middle of the bin that holds the `q`-quantile of the finite values; NaN before any.
 
-        Raises `ValueError` if `q` is not between 0 and 1.
+        Of an old epoch only those in `quantiles` are known; others are NaN. Raises `ValueError` if `q` is not
+        between 0 and 1.
         """
+        if self.hist is None and q in self.quantiles:
+            return self.quantiles[q]
         low, high = self.quantile_bin(q)
         return low / 2 + high / 2
+
+    def collapsed(self) -> TensorStatsSnapshot:
+        """The same without histograms."""
+        return replace(
+            self,
+            hist=None,
+            channel_hists=None,
+            channel_nonfinite=None,
+            alive=None,
+            quantiles={q: self.quantile(q) for q in QUANTILES},
+            dead=self.dead_channel_count,
+        )
 
     def quantile_bin(self, q: float) -> tuple[float, float]:
         """Edges of the bin that holds the `q`-quantile, cut to the least and the largest value."""
@@ -92,3 +116,59 @@ class TensorStatsSnapshot:
         if at in (0, BINS - 1):
             low, high = (-math.inf, high) if at == 0 else (low, math.inf)
         return max(low, self.min), min(high, self.max)
+
+
+@dataclass(frozen=True)
+class LayerStatsSnapshot:
+    """Statistics of one layer in one phase of one epoch: of its first output, all its calls.
+
+    Attributes:
+        layer: its name.
+        phase: e.g. `train`.
+        epoch: counted from 0.
+        activations: of the values.
+        gradients: of the gradients of the loss; each `backward()` counts by itself, `torch.autograd.grad`
+            does not, and a `GradScaler`'s factor is taken out.
+        batches: batches that were folded in.
+        note: why there is nothing, or not everything; else empty.
+    """
+
+    layer: str
+    phase: str
+    epoch: int
+    activations: TensorStatsSnapshot
+    gradients: TensorStatsSnapshot
+    batches: int = 0
+    note: str = ""
+
+    def collapsed(self) -> LayerStatsSnapshot:
+        """The same without histograms."""
+        return replace(self, activations=self.activations.collapsed(), gradients=self.gradients.collapsed())
+
+    def of(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        """The same numbers under another name."""
+        return replace(self, layer=layer, phase=phase, epoch=epoch)
+
+
+@dataclass(frozen=True)
+class WatchSnapshot:
+    """All statistics at one moment.
+
+    Attributes:
+        stats: by (layer, phase, epoch).
+    """
+
+    stats: Mapping[tuple[str, str, int], LayerStatsSnapshot] = field(default_factory=dict)
+
+    def latest_per_phase(self, layer: str) -> dict[str, LayerStatsSnapshot]:
+        """Phase to the statistics of the newest epoch seen; empty if the layer has none."""
+        found: dict[str, LayerStatsSnapshot] = {}
+        for (name, phase, epoch), stats in self.stats.items():
+            if name == layer and (phase not in found or epoch > found[phase].epoch):
+                found[phase] = stats
+        return found
+
+    def phase_history(self, layer: str, phase: str) -> list[LayerStatsSnapshot]:
+        """Statistics of a layer in a phase, by epoch. Of older epochs scalars and quantiles only."""
+        found = [stats for (name, of, _), stats in self.stats.items() if name == layer and of == phase]
+        return sorted(found, key=lambda stats: stats.epoch)

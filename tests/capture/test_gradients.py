@@ -221,7 +221,10 @@ def test_a_forward_that_is_called_directly_says_so() -> None:
 
     model = Direct()
     _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward())
-    says = "never called: its forward() or another method ran directly, which no hook sees; op {!r} is part of it"
+    says = (
+        "never called: its forward() or another method ran directly, which no hook sees; "
+        "op {!r} is part of it"
+    )
     assert snapshot.missing["fc"] == says.format("linear")
     assert snapshot.missing["act"] == says.format("tanh")
     assert "usual" in snapshot.activations

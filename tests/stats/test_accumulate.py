@@ -61,7 +61,7 @@ def expected_hist(values: np.ndarray) -> np.ndarray:
     return np.bincount(index, minlength=BINS)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     kind=st.sampled_from(KINDS),
     dtype=st.sampled_from(DTYPES),

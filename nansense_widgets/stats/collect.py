@@ -1,0 +1,236 @@
+"""Running statistics of a session: each batch's values fold into the bucket of its layer, phase and epoch."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge
+from nansense_widgets.capture.scaling import LossScaling
+from nansense_widgets.capture.values import unobserved, unreadable, unscale
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, TensorStats
+from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
+
+__all__ = ["BatchFold", "StatsCollector"]
+
+Key = tuple[str, str, int]
+"""Layer, phase, epoch."""
+
+WHOLE_EPOCHS = 2
+"""Epochs of a phase, the newest ones, whose histograms are kept; of older ones scalars and quantiles."""
+
+
+class StatsCollector:
+    """The buckets of a session. Folding happens on the training thread, reading on any."""
+
+    def __init__(self) -> None:
+        self.scope = StatsScope.WATCHED
+        self.channel_limit = CHANNEL_LIMIT
+        self._buckets: dict[Key, _Bucket] = {}
+        self._lock = threading.Lock()
+
+    def begin(
+        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture
+    ) -> BatchFold | None:
+        """What one batch folds into; None if nothing is collected."""
+        if self.scope is StatsScope.NONE:
+            return None
+        layers = frozenset(watched if self.scope is StatsScope.WATCHED else architecture.nodes)
+        return BatchFold(self, position, layers, architecture) if layers else None
+
+    def snapshot(self) -> WatchSnapshot:
+        """All statistics as they are now."""
+        with self._lock:
+            buckets = dict(self._buckets)
+        return WatchSnapshot({key: bucket.snapshot(*key) for key, bucket in buckets.items()})
+
+    def bucket(self, layer: str, position: BatchPosition, channel_axis: int | None) -> _Bucket:
+        """The bucket of a layer in a batch, made when its first value comes."""
+        key = (layer, position.phase, position.epoch)
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = _Bucket(channel_axis, self.channel_limit)
+            with self._lock:
+                self._buckets[key] = bucket
+                self._collapse(layer, position.phase)
+        return bucket
+
+    def _collapse(self, layer: str, phase: str) -> None:
+        epochs = sorted(epoch for name, of, epoch in self._buckets if name == layer and of == phase)
+        for epoch in epochs[:-WHOLE_EPOCHS]:
+            self._buckets[(layer, phase, epoch)].collapse()
+
+
+class _Bucket:
+    """Activations and gradients of one layer in one phase of one epoch."""
+
+    def __init__(self, channel_axis: int | None, channel_limit: int) -> None:
+        self._lock = threading.Lock()
+        self._activations = TensorStats(channel_axis, channel_limit)
+        self._gradients = TensorStats(channel_axis, channel_limit)
+        self._batches = 0
+        self._last_batch = -1
+        self._note = ""
+        self._collapsed: LayerStatsSnapshot | None = None
+
+    def fold(self, tensor: torch.Tensor, batch: int, *, gradient: bool) -> None:
+        with self._lock, unobserved():
+            (self._gradients if gradient else self._activations).fold(tensor)
+            if batch != self._last_batch:
+                self._batches += 1
+                self._last_batch = batch
+
+    def note(self, why: str) -> None:
+        self._note = why
+
+    def collapse(self) -> None:
+        """Keep scalars and quantiles, and let the histograms go."""
+        if self._collapsed is None:
+            self._collapsed = self.snapshot("", "", 0).collapsed()
+            self._activations = self._gradients = TensorStats(None)
+
+    def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        if self._collapsed is not None:
+            return self._collapsed.of(layer, phase, epoch)
+        with self._lock:
+            return LayerStatsSnapshot(
+                layer,
+                phase,
+                epoch,
+                self._activations.snapshot(),
+                self._gradients.snapshot(),
+                batches=self._batches,
+                note=self._note,
+            )
+
+
+class _Output(NamedTuple):
+    """One output of a layer, and how many axes it has."""
+
+    layer: str
+    path: str
+    ndim: int
+
+
+class BatchFold:
+    """Folds the values of one batch at the moment they exist. What goes wrong becomes a note of the layer."""
+
+    def __init__(
+        self,
+        collector: StatsCollector,
+        position: BatchPosition,
+        layers: frozenset[str],
+        architecture: Architecture,
+    ) -> None:
+        self.layers = layers
+        self._collector = collector
+        self._position = position
+        self._architecture = architecture
+        self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
+        self._handles: list[RemovableHandle] = []
+        self._nodes: list[Any] = []
+        self._scaling = LossScaling(lambda _: None)
+        self._passes = BackwardPasses(threading.get_ident())
+
+    def install(self) -> None:
+        """Begin to listen."""
+        self._scaling.install()
+
+    def remove(self) -> None:
+        """Stop listening."""
+        self._scaling.remove()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._nodes.clear()
+
+    def take(self, layer: str, value: Any) -> None:
+        """Fold the first tensor of a value, and its gradient when it comes."""
+        self._take(layer, value, again=False)
+
+    def recomputed(self, layer: str, value: Any) -> None:
+        """Listen for gradients of a value that is computed anew in the backward."""
+        self._take(layer, value, again=True)
+
+    def _take(self, layer: str, value: Any, *, again: bool) -> None:
+        path, tensor = next(leaves(value), ("", None))
+        if tensor is None:
+            return
+        output = _Output(layer, path, tensor.ndim)
+        try:
+            if why := unreadable(tensor) or _sparse(tensor):
+                self._bucket(output).note(why)
+                return
+            if not again:
+                self._fold(output, tensor, gradient=False)
+            if tensor.requires_grad and torch.is_grad_enabled():
+                node, index = gradient_edge(tensor)
+                self._handles.append(node.register_prehook(_FoldGradient(self, output, index)))
+                if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
+                    self._nodes.append(node)
+        except Exception as error:  # an instrument must not end the run
+            self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
+
+    def add_gradient(self, output: _Output, gradient: torch.Tensor) -> None:
+        """Fold a gradient that flows through a value; those of `torch.autograd.grad` are passed over."""
+        try:
+            _, aside = self._passes.current()
+            if aside or _sparse(gradient):
+                return
+            scale = self._scaling.scale
+            with unobserved():
+                plain = gradient if scale is None else unscale(gradient, scale)
+            self._fold(output, plain, gradient=True)
+        except Exception as error:  # never an error in the user's backward
+            self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
+
+    def _fold(self, output: _Output, tensor: torch.Tensor, *, gradient: bool) -> None:
+        if not self._architecture.traced and self._axes(output) is None:
+            with unobserved():  # the first forward tells the axes of many layers, but only when it is over
+                self._waiting.append((output, tensor.detach().clone(), gradient))
+            return
+        self._bucket(output).fold(tensor, self._position.batch_idx, gradient=gradient)
+
+    def finish(self, architecture: Architecture) -> None:
+        """Fold what had to wait for the axes."""
+        self._architecture = architecture
+        for output, tensor, gradient in self._waiting:
+            self._bucket(output).fold(tensor, self._position.batch_idx, gradient=gradient)
+        self._waiting.clear()
+
+    def _axes(self, output: _Output) -> Axes | None:
+        return self._architecture.axes(output.layer, output.path, output.ndim)
+
+    def _bucket(self, output: _Output) -> _Bucket:
+        axes = self._axes(output)
+        channel = None if axes is None else axes.channel
+        return self._collector.bucket(output.layer, self._position, channel)
+
+
+class _FoldGradient:
+    """Hands the gradient that flows through a node to the fold; a graph may outlive its batch."""
+
+    def __init__(self, fold: BatchFold, output: _Output, index: int) -> None:
+        self._fold = weakref.ref(fold)
+        self._output = output
+        self._index = index
+
+    def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        fold, gradient = self._fold(), gradients[self._index]
+        if fold is not None and gradient is not None and not torch.compiler.is_compiling():
+            with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
+                fold.add_gradient(self._output, gradient)
+
+
+def _sparse(tensor: torch.Tensor) -> str:
+    return "" if tensor.layout is torch.strided else "not collected: a sparse tensor"

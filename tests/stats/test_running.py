@@ -1,0 +1,180 @@
+"""Statistics of a whole run equal those of the values that plain hooks saw, in every way to run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import nansense_widgets
+from nansense_widgets import Session, StatsScope
+from tests.driver import TIMEOUT_S, small_data, small_model
+
+
+def train(session: Session | None, model: nn.Module, epochs: int = 3) -> None:
+    data = small_data()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(epochs) if session is None else session.epochs(epochs):
+        for x, y in data if session is None else session.batches(data, phase="train"):
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        with torch.no_grad():
+            for x, _y in data[:2] if session is None else session.batches(data[:2], phase="val"):
+                model(x)
+
+
+def seen_by_hooks(layer: str) -> dict[tuple[str, int, str], torch.Tensor]:
+    """All values and gradients of a layer by phase, epoch and kind."""
+    model = small_model()
+    found: dict[Any, list[torch.Tensor]] = defaultdict(list)
+    module = model.get_submodule(layer)
+    module.register_forward_hook(lambda m, args, out: values.append(out.detach().clone()))
+    module.register_full_backward_hook(lambda m, gi, go: gradients.append(go[0].clone()))  # type: ignore[index]
+    values: list[torch.Tensor] = []
+    gradients: list[torch.Tensor] = []
+    train(None, model)
+    for i, value in enumerate(values):  # 5 training and 2 validation batches an epoch
+        epoch, batch = divmod(i, 7)
+        found[("train" if batch < 5 else "val", epoch, "activations")].append(value)
+    for i, gradient in enumerate(gradients):
+        found[("train", i // 5, "gradients")].append(gradient)
+    return {key: torch.cat(tensors) for key, tensors in found.items()}
+
+
+@pytest.mark.parametrize("scope", [StatsScope.WATCHED, StatsScope.ALL], ids=str)
+@pytest.mark.parametrize("mode", ["step_batch", "step_epoch", "detach"])
+def test_every_batch_is_folded_whatever_the_mode(mode: str, scope: StatsScope) -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.set_stats_scope(scope)
+    session.watch("1", "2")
+    session.launch(train, session, model)
+    pauses = 0
+    while session.wait_until_paused(after_pauses=pauses, timeout=TIMEOUT_S):
+        pauses = session.pause_count
+        getattr(session, mode)()
+    assert session.wait(TIMEOUT_S)
+    stats = session.watch_snapshot()
+    for layer in ("1", "2"):
+        for (phase, epoch, kind), expected in seen_by_hooks(layer).items():
+            bucket = stats.stats[(layer, phase, epoch)]
+            found = getattr(bucket, kind)
+            assert bucket.batches == (5 if phase == "train" else 2)
+            assert found.n == expected.numel(), (layer, phase, epoch, kind)
+            assert found.mean == pytest.approx(float(expected.double().mean()), rel=1e-6, abs=1e-9)
+            assert found.std == pytest.approx(float(expected.double().std(correction=0)), rel=1e-6)
+            assert (found.min, found.max) == (float(expected.min()), float(expected.max()))
+            dead = int((expected == 0).all(0).sum())
+            assert found.dead_channel_count == dead
+            assert (found.hist is None) == (epoch == 0)  # of the oldest epoch scalars are left
+            if found.hist is not None:
+                assert int(found.hist.sum()) == expected.numel()
+    assert ("input" in {layer for layer, _, _ in stats.stats}) == (scope is StatsScope.ALL)
+    history = stats.phase_history("1", "train")
+    assert [bucket.epoch for bucket in history] == [0, 1, 2]
+    assert set(stats.latest_per_phase("1")) == {"train", "val"}
+    assert stats.latest_per_phase("1")["val"].gradients.n == 0
+    session.close()
+
+
+def test_none_collects_nothing_and_keeps_what_there_is() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.watch("1")
+
+    def loop() -> None:
+        for _ in session.batches(range(6), phase="train"):
+            model(torch.ones(2, 1, 4, 4))
+
+    session.launch(loop)
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    session.set_stats_scope("none")
+    session.detach()
+    assert session.wait(TIMEOUT_S)
+    assert session.stats_scope is StatsScope.NONE
+    (bucket,) = session.watch_snapshot().stats.values()
+    assert bucket.batches == 1
+    with pytest.raises(ValueError, match="scope='some' must be one of 'none', 'watched', 'all'"):
+        session.set_stats_scope("some")
+    session.close()
+
+
+def test_what_cannot_be_folded_says_so_and_training_goes_on() -> None:
+    class Odd(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc(x).to_sparse().to_dense() + self.fc(x)
+
+    model = Odd()
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("all")
+
+    def loop() -> None:
+        for _ in session.batches(range(3), phase="train"):
+            model(torch.ones(1, 2)).sum().backward()
+
+    session.launch(loop)
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    session.detach()
+    assert session.wait(TIMEOUT_S)
+    stats = session.watch_snapshot().stats
+    assert stats[("to_sparse", "train", 0)].note == "not collected: a sparse tensor"
+    assert stats[("fc", "train", 0)].activations.n == 3 * 2 * 2  # both calls
+    assert stats[("fc", "train", 0)].gradients.n == 3 * 2 * 2
+    assert session.notice == ""
+    session.close()
+
+
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_gradients_of_scaled_losses_and_of_checkpoints_are_folded_once(reentrant: bool) -> None:
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.block = nn.Linear(3, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return checkpoint(self.block, x, use_reentrant=reentrant)
+
+    model = Checkpointed()
+    scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
+    session = nansense_widgets.start(model)
+    session.watch("block")
+
+    def loop() -> None:
+        for _ in session.batches(range(4), phase="train"):
+            x = torch.ones(2, 3, requires_grad=True)
+            scaler.scale(model(x).sum()).backward()
+
+    session.launch(loop)
+    assert session.wait_until_paused(timeout=TIMEOUT_S)
+    session.detach()
+    assert session.wait(TIMEOUT_S)
+    (bucket,) = session.watch_snapshot().stats.values()
+    assert bucket.activations.n == bucket.gradients.n == 4 * 6
+    assert (bucket.gradients.min, bucket.gradients.max) == (1.0, 1.0)
+    session.close()
+
+
+def test_nothing_is_installed_where_nothing_is_collected() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    hooks: list[int] = []
+
+    def loop() -> None:
+        for _ in session.batches(range(4), phase="train"):
+            hooks.append(len(nn.modules.module._global_forward_hooks))  # noqa: SLF001
+            model(torch.ones(1, 1, 4, 4))
+
+    session.detach()
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert hooks == [0, 0, 0, 0]
+    session.close()
