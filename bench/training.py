@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -22,6 +22,9 @@ def measure() -> Iterator[Row]:
         name = build().name
         yield ratio(f"step, enabled=False ({name})", build, disabled, goal=1.01)
         yield ratio(f"step, detached ({name})", build, detached, goal=1.01)
+        yield ratio(f"step, statistics of 1 layer ({name})", build, one_layer, goal=1.05)
+        yield ratio(f"step, statistics of 5 layers ({name})", build, five_layers, goal=1.15)
+        yield ratio(f"step, statistics of all layers ({name})", build, all_layers, goal=1.6)
         yield ratio(f"step, 5 layers shown, published every batch ({name})", build, published, goal=1.15)
 
 
@@ -31,7 +34,29 @@ def disabled(program: Program) -> Session:
 
 def detached(program: Program) -> Session:
     session = nansense_widgets.start(program.model, optimizer=program.optimizer)
-    session.watch(*program.five)
+    session.detach()
+    return session
+
+
+def one_layer(program: Program) -> Session:
+    return statistics_of(program, program.five[2:3])
+
+
+def five_layers(program: Program) -> Session:
+    return statistics_of(program, program.five)
+
+
+def all_layers(program: Program) -> Session:
+    session = statistics_of(program, [])
+    session.set_stats_scope("all")
+    return session
+
+
+def statistics_of(program: Program, layers: Sequence[str]) -> Session:
+    """Every batch is folded into the statistics; none is shown but a first one, which tells the layers."""
+    session = nansense_widgets.start(program.model, optimizer=program.optimizer)
+    session.watch(*layers)
+    session.request_snapshot()
     session.detach()
     return session
 
@@ -51,7 +76,7 @@ def published(program: Program) -> Session:
     dashboard.send = confirm
     cards = [
         {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False, "transform": "none"}
-        | {"first": 0, "count": 16, "px": 56, "depth": 0}
+        | {"part": "magnitude", "first": 0, "count": 16, "px": 56, "depth": 0}
         for layer in program.five
     ]
     dashboard.handle({"type": "want", "view": "bench", "cards": cards})

@@ -3,17 +3,36 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
-from nansense_widgets.stats.bins import RAW, in_order, raw_bins
+from nansense_widgets.stats.bins import (
+    INF,
+    MINUS_INF,
+    MINUS_ZERO,
+    NAN,
+    RAW,
+    SPECIAL,
+    ZERO,
+    in_order,
+    raw_bins,
+)
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 
 __all__ = ["TensorStats", "as_numbers"]
 
 CHANNEL_LIMIT = 16
 """Channels with a histogram of their own, by default."""
+
+PART = 2**20
+"""Values folded at a time."""
+
+ROW = 2048
+"""Squares added up in float32 before they go into float64."""
 
 _SAFE = 1e18
 """Differences below this have squares that float32's exponents hold."""
@@ -51,7 +70,6 @@ class TensorStats:
         self._zeros = torch.zeros(2, dtype=torch.int64)
         self._rows: torch.Tensor | None = None
         self._row_zeros: torch.Tensor | None = None
-        self._last_rows = torch.zeros(0, RAW, dtype=torch.int64)
         self._alive: torch.Tensor | None = None
         self._n = 0
         self._mean = 0.0
@@ -65,16 +83,24 @@ class TensorStats:
         if values.numel() == 0:
             return
         axis = self._channel_axis(values)
-        bins = raw_bins(values)
-        counts = self._count(bins, axis)
+        for part in _parts(values, axis):
+            self._fold(part, axis)
+
+    def _fold(self, values: torch.Tensor, axis: int | None) -> None:
+        rows = 0 if axis is None else min(values.shape[axis], self._limit)
+        counts, by_row = _counted(values, axis, rows)
         if self._counts is None:
             self._counts = torch.zeros(RAW, dtype=torch.int64, device=values.device)
         self._counts += counts
-        self._count_zeros(values, counts, axis)
-        if axis is not None:
-            self._look_for_life(values, axis)
+        row_zeros = self._count_zeros(values, counts, axis, by_row)
+        if axis is not None and by_row is not None and row_zeros is not None:
+            self._rows = _grown(self._rows, (rows, RAW), values.device)
+            self._row_zeros = _grown(self._row_zeros, (self._rows.shape[0], 2), values.device)
+            self._rows[:rows] += by_row
+            self._row_zeros[:rows] += row_zeros
+            self._look_for_life(values, axis, by_row, row_zeros)
         flat = values.reshape(-1)
-        special = counts.view(2, -1)[:, -4:].sum()
+        special = counts[SPECIAL].sum()
         self._add_moments(flat if not special else flat[flat.isfinite()])
 
     def snapshot(self) -> TensorStatsSnapshot:
@@ -91,12 +117,12 @@ class TensorStats:
             sum_sq=self._squares + self._n * self._mean * self._mean,
             min=self._min if self._n else math.nan,
             max=self._max if self._n else math.nan,
-            nan=int(counts[_NAN].sum()),
-            posinf=int(counts[_INF]),
-            neginf=int(counts[_INF + RAW // 2]),
+            nan=int(counts[NAN].sum()),
+            posinf=int(counts[INF]),
+            neginf=int(counts[MINUS_INF]),
             hist=in_order(counts, self._zeros.cpu()),
             channel_hists=rows,
-            channel_nonfinite=None if self._rows is None else self._rows[:, _SPECIAL].sum(1).cpu(),
+            channel_nonfinite=None if self._rows is None else self._rows[:, SPECIAL].sum(1).cpu(),
             alive=None if self._alive is None else self._alive.cpu().clone(),
             mean=self._mean if self._n else math.nan,
             variance=self._squares / self._n if self._n else math.nan,
@@ -107,57 +133,47 @@ class TensorStats:
             return None
         return self._axis % values.ndim
 
-    def _count(self, bins: torch.Tensor, axis: int | None) -> torch.Tensor:
-        if axis is None:
-            return torch.bincount(bins.reshape(-1), minlength=RAW)
-        channels = bins.shape[axis]
-        rows = min(channels, self._limit)
-        if self._rows is None or self._rows.shape[0] < rows:
-            self._rows = _grown(self._rows, (rows, RAW), bins.device)
-        some = bins if rows == channels else bins.narrow(axis, 0, rows)
-        shape = [1] * bins.ndim
-        shape[axis] = rows
-        offsets = torch.arange(rows, dtype=torch.int32, device=bins.device).mul_(RAW).view(shape)
-        by_row = torch.bincount((some + offsets).reshape(-1), minlength=rows * RAW).view(rows, RAW)
-        self._rows[:rows] += by_row
-        self._last_rows = by_row
-        return by_row.sum(0) if rows == channels else torch.bincount(bins.reshape(-1), minlength=RAW)
+    def _count_zeros(
+        self, values: torch.Tensor, counts: torch.Tensor, axis: int | None, by_row: torch.Tensor | None
+    ) -> torch.Tensor | None:
+        """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any.
 
-    def _count_zeros(self, values: torch.Tensor, counts: torch.Tensor, axis: int | None) -> None:
-        """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
-        positive, negative = int(counts[0]), int(counts[RAW // 2])
-        zeros = _count_true(values == 0) if positive + negative else 0
-        only_zeros = zeros == positive + negative
-        if not only_zeros and zeros:
-            is_zero = values == 0
-            negative = _count_true(is_zero & values.signbit())
-            positive = zeros - negative
-        elif not zeros:
-            positive = negative = 0
+        Returns those of each row.
+        """
+        near = (int(counts[ZERO]), int(counts[MINUS_ZERO]))
+        positive = _count_zero_bits(values) if near[0] else 0
+        negative = _count_minus_zero(values) if near[1] else 0
+        only_zeros = near == (positive, negative)
         self._zeros += torch.tensor([positive, negative])
-        if axis is None or self._rows is None:
-            return
-        rows = self._last_rows.shape[0]
-        self._row_zeros = _grown(self._row_zeros, (self._rows.shape[0], 2), values.device)
+        if by_row is None or axis is None:
+            return None
         if only_zeros:
-            self._row_zeros[:rows] += self._last_rows[:, [0, RAW // 2]]
-        elif zeros:
-            some = values.narrow(axis, 0, rows)
-            others = [other for other in range(values.ndim) if other != axis]
-            is_zero, signed = some == 0, some.signbit()
-            found = ((is_zero & ~signed).sum(others), (is_zero & signed).sum(others))
-            self._row_zeros[:rows] += torch.stack(found, 1)
-
-    def _look_for_life(self, values: torch.Tensor, axis: int) -> None:
+            return by_row[:, [ZERO, MINUS_ZERO]]
+        some = values.narrow(axis, 0, by_row.shape[0])
         others = [other for other in range(values.ndim) if other != axis]
-        # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
-        alive = (values.amin(others) != 0) | (values.amax(others) != 0) if others else values != 0
-        if self._alive is None or self._alive.shape[0] < alive.shape[0]:
-            grown = torch.zeros(alive.shape[0], dtype=torch.bool, device=values.device)
+        is_zero, signed = some == 0, some.signbit()
+        if not others:
+            return torch.stack((is_zero & ~signed, is_zero & signed), 1).long()
+        return torch.stack(((is_zero & ~signed).sum(others), (is_zero & signed).sum(others)), 1)
+
+    def _look_for_life(
+        self, values: torch.Tensor, axis: int, by_row: torch.Tensor, row_zeros: torch.Tensor
+    ) -> None:
+        channels = values.shape[axis]
+        others = [other for other in range(values.ndim) if other != axis]
+        if by_row.shape[0] == channels:
+            alive = row_zeros.sum(1) != values.numel() // channels
+        elif others:
+            # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
+            alive = (values.amin(others) != 0) | (values.amax(others) != 0)
+        else:
+            alive = values != 0
+        if self._alive is None or self._alive.shape[0] < channels:
+            grown = torch.zeros(channels, dtype=torch.bool, device=values.device)
             if self._alive is not None:
                 grown[: self._alive.shape[0]] = self._alive
             self._alive = grown
-        self._alive[: alive.shape[0]] |= alive
+        self._alive[:channels] |= alive
 
     def _add_moments(self, finite: torch.Tensor) -> None:
         n = finite.numel()
@@ -165,31 +181,94 @@ class TensorStats:
             return
         low, high = (float(end) for end in torch.aminmax(finite))
         self._min, self._max = min(self._min, low), max(self._max, high)
-        shift = self._mean if self._n and low <= self._mean <= high else low / 2 + high / 2
-        if max(abs(low), abs(high)) > _SAFE:
-            finite = finite.double()
-        if finite.dtype is torch.float32:
-            shift = float(np.float32(shift))  # as it will be subtracted
-        differences = (finite - shift).double()
-        total = float(differences.sum())
-        squares = float(torch.dot(differences, differences))
-        mean = shift + total / n
-        squares = max(squares - total * total / n, 0.0)
+        size = max(abs(low), abs(high))
+        if finite.dtype is torch.float32 and size < _SAFE and self._is_centred:
+            mean = float(finite.sum(dtype=torch.float64)) / n
+            squares = max(_sum_of_squares(finite) - n * mean * mean, 0.0)
+        else:
+            shift = self._mean if self._n and low <= self._mean <= high else low / 2 + high / 2
+            if size > _SAFE:
+                finite = finite.double()
+            if finite.dtype is torch.float32:
+                shift = float(np.float32(shift))  # as it will be subtracted
+            differences = (finite - shift).double()
+            total = float(differences.sum())
+            mean = shift + total / n
+            squares = max(float(torch.dot(differences, differences)) - total * total / n, 0.0)
         everything = self._n + n
         delta = mean - self._mean
         self._squares += squares + delta * delta * (self._n * n / everything)
         self._mean += delta * (n / everything)
         self._n = everything
 
+    @property
+    def _is_centred(self) -> bool:
+        """Whether the mean is small beside the deviation, so that squares need not be taken from the mean."""
+        return self._n > 0 and self._mean * self._mean * self._n <= 4 * self._squares
 
-_INF = 0xFF << 2
-_NAN = [_INF + 1, _INF + 2, _INF + 3, _INF + 1 + RAW // 2, _INF + 2 + RAW // 2, _INF + 3 + RAW // 2]
-_SPECIAL = [_INF, _INF + RAW // 2, *_NAN]
+
+def _count_zero_bits(values: torch.Tensor) -> int:
+    # numpy counts many times faster than torch does.
+    return values.numel() - int(np.count_nonzero(_bits(values))) if _on_cpu(values) else _count(values == 0)
 
 
-def _count_true(mask: torch.Tensor) -> int:
-    # numpy counts a mask many times faster than torch does.
-    return int(np.count_nonzero(mask.numpy())) if mask.device.type == "cpu" else int(mask.sum())
+def _count_minus_zero(values: torch.Tensor) -> int:
+    if not _on_cpu(values):
+        return _count((values == 0) & values.signbit())
+    bits = _bits(values)
+    return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
+
+
+def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
+    numbers = values.numpy()
+    return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)
+
+
+def _on_cpu(values: torch.Tensor) -> bool:
+    return values.device.type == "cpu"
+
+
+def _count(mask: torch.Tensor) -> int:
+    return int(mask.sum())
+
+
+def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
+    """The values in pieces that fit the scratch memory, each with all channels."""
+    if values.numel() <= PART:
+        return (values,)
+    if axis is None:
+        return torch.split(values.reshape(-1), PART)
+    along = 0 if axis != 0 else values.ndim - 1
+    if along == axis:  # one axis only: its channels are single numbers
+        return (values,)
+    one = values.numel() // values.shape[along]
+    return torch.split(values, max(1, PART // one), along)
+
+
+def _counted(values: torch.Tensor, axis: int | None, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Values in each raw bin: int64 of shape (2048,), and of shape (rows, 2048) for the first channels."""
+    if axis is None:
+        return torch.bincount(raw_bins(values).reshape(-1), minlength=RAW), None
+    shape = [1] * values.ndim
+    shape[axis] = rows
+    offsets = torch.arange(rows, dtype=torch.int32, device=values.device).mul_(RAW).view(shape)
+    if rows == values.shape[axis]:
+        bins = raw_bins(values, offsets)
+        by_row = torch.bincount(bins.reshape(-1), minlength=rows * RAW).view(rows, RAW)
+        return by_row.sum(0), by_row
+    bins = raw_bins(values)
+    some = (bins.narrow(axis, 0, rows) + offsets).reshape(-1)
+    by_row = torch.bincount(some, minlength=rows * RAW).view(rows, RAW)
+    return torch.bincount(bins.reshape(-1), minlength=RAW), by_row
+
+
+def _sum_of_squares(values: torch.Tensor) -> float:
+    """In float32 along short rows, in float64 over them."""
+    whole = values.numel() // ROW * ROW
+    rows = values[:whole].view(-1, 1, ROW)
+    rest = values[whole:].double()
+    total = torch.bmm(rows, rows.transpose(1, 2)).sum(dtype=torch.float64) if whole else 0.0
+    return float(total) + float(torch.dot(rest, rest))
 
 
 def _grown(before: torch.Tensor | None, shape: tuple[int, int], device: torch.device) -> torch.Tensor:

@@ -9,13 +9,25 @@ the last bin, one that is not zero but below its smallest in the first.
 from __future__ import annotations
 
 import functools
+import threading
 
 import torch
 
-__all__ = ["BINS", "RAW", "histogram_edges", "in_order", "raw_bins"]
+__all__ = [
+    "BINS", "INF", "MINUS_INF", "MINUS_ZERO", "NAN", "RAW", "SPECIAL", "ZERO",
+    "histogram_edges", "in_order", "raw_bins",
+]  # fmt: skip
 
 RAW = 2048
-"""Bins as the bits number them: sign, exponent and two mantissa bits, NaN and infinities among them."""
+"""Bins as the bits number them, NaN and infinities among them: first those of negative sign, by growing
+magnitude, then those of positive sign."""
+
+ZERO, MINUS_ZERO = 1024, 0
+"""Raw bins of zeros and of the smallest subnormal numbers."""
+
+INF, MINUS_INF = ZERO + (0xFF << 2), 0xFF << 2
+NAN = [*range(INF + 1, RAW), *range(MINUS_INF + 1, ZERO)]
+SPECIAL = [INF, MINUS_INF, *NAN]
 
 _OCTAVES = 255
 _SIDE = 4 * _OCTAVES
@@ -26,12 +38,35 @@ BINS = 2 * _SIDE + 1
 _SMALLEST = 2.0**-149
 
 
-def raw_bins(values: torch.Tensor) -> torch.Tensor:
-    """The raw bin of each value, int32 in the shape of `values`, which are float32 or float64."""
+def raw_bins(values: torch.Tensor, offsets: torch.Tensor | int = 0) -> torch.Tensor:
+    """The raw bin of each value, int32 in the shape of `values`, which are float32 or float64.
+
+    On the CPU it is good until the next call on the same thread: fresh memory would cost as much as the rest.
+
+    Args:
+        values: numbers.
+        offsets: added to the bins, such as 2048 times the channel.
+    """
+    scratch = _scratch(values)
     if values.dtype is torch.float32:
-        return (values.view(torch.int32) >> 21) & (RAW - 1)
+        # An arithmetic shift: negative values come out below zero.
+        torch.bitwise_right_shift(values.view(torch.int32), 21, out=scratch)
+        return scratch.add_(offsets + ZERO)
     bits = (values.view(torch.int64) >> 50).to(torch.int32) & 0x3FFF
-    return _wide_to_raw(values.device).index_select(0, bits.reshape(-1)).reshape(bits.shape)
+    torch.index_select(_wide_to_raw(values.device), 0, bits.reshape(-1), out=scratch.view(-1))
+    return scratch.add_(offsets)
+
+
+_KEPT = threading.local()
+
+
+def _scratch(values: torch.Tensor) -> torch.Tensor:
+    if values.device.type != "cpu":
+        return torch.empty(values.shape, dtype=torch.int32, device=values.device)
+    kept: torch.Tensor | None = getattr(_KEPT, "bins", None)
+    if kept is None or kept.numel() < values.numel():
+        kept = _KEPT.bins = torch.empty(values.numel(), dtype=torch.int32)
+    return kept[: values.numel()].view(values.shape)
 
 
 @functools.lru_cache(maxsize=8)
@@ -45,13 +80,13 @@ def _wide_to_raw(device: torch.device) -> torch.Tensor:
     raw = (narrow.view(torch.int32) >> 21).long()
     raw = torch.where(exponent == 0x7FF, (0xFF << 2) | quarter, raw)
     raw = torch.where(exponent == 0, torch.zeros_like(raw), raw)
-    return (raw | (sign << 10)).to(torch.int32).to(device)
+    return (raw + torch.where(sign == 1, 0, ZERO)).to(torch.int32).to(device)
 
 
 @functools.lru_cache(maxsize=1)
 def _order() -> torch.Tensor:
     """Raw bins of finite values in the order of these."""
-    return torch.cat([torch.arange(RAW // 2 + _SIDE - 1, RAW // 2 - 1, -1), torch.arange(_SIDE)])
+    return torch.cat([torch.arange(_SIDE - 1, -1, -1), torch.arange(ZERO, ZERO + _SIDE)])
 
 
 def in_order(raw: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
