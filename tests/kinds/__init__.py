@@ -5,7 +5,7 @@ training loop, or a loop of its own. Bodies do what users do: they draw random n
 branch on values, clip. One file a theme; importing it enters its kinds into `KINDS`.
 """
 
-from tests.kinds import control, dtypes, loops, machinery, reuse, routing
+from tests.kinds import attention, control, dtypes, layouts, loops, machinery, reuse, routing
 from tests.kinds.convolutional import Residual, residual_network, unet
 from tests.kinds.dtypes import double_precision_and_complex, sparse_embedding
 from tests.kinds.loops import lbfgs_closure
@@ -37,6 +37,7 @@ __all__ = [
     "Walk",
     "activation_checkpointing",
     "activation_checkpointing_reentrant",
+    "attention",
     "control",
     "custom_autograd_function",
     "double_precision_and_complex",
@@ -44,6 +45,7 @@ __all__ = [
     "encoder_decoder_transformer",
     "gan_with_two_optimizers",
     "gpt_with_tied_embeddings",
+    "layouts",
     "lbfgs_closure",
     "loops",
     "lstm_classifier",
