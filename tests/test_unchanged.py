@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import torch
 
 import nansense_widgets
-from nansense_widgets import Session
+from nansense_widgets import BatchSnapshot, Session
 from tests.kinds import KINDS, Bare, Program
 
 
@@ -52,7 +53,7 @@ def _raw(tensor: torch.Tensor) -> bytes:
     plain = tensor.detach()
     if plain.is_meta:
         return repr((plain.dtype, plain.shape)).encode()
-    if plain.is_sparse:
+    if plain.layout is not torch.strided:
         plain = plain.to_dense()
     if plain.is_quantized:
         plain = plain.int_repr()
@@ -97,8 +98,18 @@ def step_every_batch(session: Session) -> None:
         pauses = session.pause_count
         assert session.snapshot is not None
         assert session.snapshot.position == session.live_position
+        assert errors_of_ours(session.snapshot) == {}
         session.watch("*")  # ops become known with the first forward
         session.step_batch()
+
+
+def errors_of_ours(snapshot: BatchSnapshot) -> dict[str, str]:
+    """Layers whose reason for having no values is an exception, which is no reason."""
+    reasons = dict(snapshot.missing)
+    for name, calls in snapshot.layers.items():
+        for leaf in (leaf for call in calls for leaf in call.leaves):
+            reasons[name + leaf.path] = f"{leaf.activation_reason} {leaf.gradient_reason}"
+    return {name: why for name, why in reasons.items() if re.search(r"(Error|Exception|Exit)\b", why)}
 
 
 def publish_every_batch(session: Session) -> None:
@@ -119,13 +130,29 @@ DRIVES = [step_every_batch, publish_every_batch, detached]
 
 @pytest.mark.parametrize("name", KINDS)
 def test_the_kind_itself_repeats(name: str) -> None:
-    """Otherwise the comparison below would say nothing."""
+    """Otherwise the comparison below would say nothing; nor would it of numbers that are not any."""
     program = seeded(name)
-    assert different(state_bytes(program, program.run(Bare())), bare_state(name)) == []
+    losses = program.run(Bare())
+    assert all(loss.isfinite().all() for loss in losses)
+    assert different(state_bytes(program, losses), bare_state(name)) == []
 
 
-@pytest.mark.parametrize("drive", DRIVES, ids=lambda drive: drive.__name__)
-@pytest.mark.parametrize("name", KINDS)
+KNOWN = {
+    ("in_place_ops_of_all_sorts", step_every_batch): "an undefined gradient of one of many outputs is None",
+    ("encoder_with_padding_whose_eval_is_fused", step_every_batch): "strided nested tensors have no shape",
+}
+"""Defects of the debugger that are being mended."""
+
+
+def cases() -> Iterator[Any]:
+    for name in KINDS:
+        for drive in DRIVES:
+            reason = KNOWN.get((name, drive))
+            marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+            yield pytest.param(name, drive, marks=marks, id=f"{name}-{drive.__name__}")
+
+
+@pytest.mark.parametrize(("name", "drive"), cases())
 def test_training_is_bit_for_bit_unchanged(name: str, drive: Callable[[Session], None]) -> None:
     expected = bare_state(name)
     program = seeded(name)
