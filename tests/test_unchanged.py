@@ -95,9 +95,13 @@ def watched(program: Program, drive: Callable[[Session], None], enabled: bool = 
 def step_every_batch(session: Session) -> None:
     pauses = 0
     while session.wait_until_paused(after_pauses=pauses, timeout=60):
-        pauses = session.pause_count
         assert session.snapshot is not None
-        assert session.snapshot.position == session.live_position
+        assert session.snapshot.number == pauses
+        pauses += 1
+        assert session.pause_count == pauses
+        # After a batch that the loop left, by `break` or an exception, the pause comes before the next one.
+        left = session.standing == "before"
+        assert (session.snapshot.position != session.live_position) == left
         assert errors_of_ours(session.snapshot) == {}
         session.watch("*")  # ops become known with the first forward
         session.step_batch()

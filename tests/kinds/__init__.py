@@ -5,7 +5,9 @@ training loop, or a loop of its own. Bodies do what users do: they draw random n
 branch on values, clip. One file a theme; importing it enters its kinds into `KINDS`.
 """
 
-from tests.kinds import attention, control, dtypes, layouts, loops, machinery, reuse, routing
+import importlib
+import pkgutil
+
 from tests.kinds.convolutional import Residual, residual_network, unet
 from tests.kinds.dtypes import double_precision_and_complex, sparse_embedding
 from tests.kinds.loops import lbfgs_closure
@@ -27,6 +29,9 @@ from tests.kinds.sequences import (
 )
 from tests.kinds.structure import nested_outputs_and_keyword_inputs
 
+for theme in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{theme.name}")
+
 __all__ = [
     "EPOCHS",
     "GPT",
@@ -37,26 +42,18 @@ __all__ = [
     "Walk",
     "activation_checkpointing",
     "activation_checkpointing_reentrant",
-    "attention",
-    "control",
     "custom_autograd_function",
     "double_precision_and_complex",
-    "dtypes",
     "encoder_decoder_transformer",
     "gan_with_two_optimizers",
     "gpt_with_tied_embeddings",
-    "layouts",
     "lbfgs_closure",
-    "loops",
     "lstm_classifier",
-    "machinery",
     "mixture_of_experts",
     "module_replaced_while_training",
     "nested_outputs_and_keyword_inputs",
     "per_sample_gradients_by_vmap",
     "residual_network",
-    "reuse",
-    "routing",
     "sparse_embedding",
     "torch_transformer_encoder",
     "unet",
