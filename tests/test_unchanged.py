@@ -142,20 +142,16 @@ def test_the_kind_itself_repeats(name: str) -> None:
     assert different(state_bytes(program, losses), bare_state(name)) == []
 
 
-UNDEFINED = "an undefined gradient of one of many outputs is None"
 INPUT_RETURNED = "hooks of the user's own on what a function returned as it was are never called"
-READ_BY_MODES = "a function mode around `step` sees how we read gradients"
 KNOWN = {
-    ("in_place_ops_of_all_sorts", step_every_batch): UNDEFINED,
-    ("normalising_flow_with_log_determinants", step_every_batch): UNDEFINED,
-    ("encoder_with_padding_whose_eval_is_fused", step_every_batch): "strided nested tensors have no shape",
     ("hooks_of_all_sorts", step_every_batch): INPUT_RETURNED,
     ("hooks_of_all_sorts", publish_every_batch): INPUT_RETURNED,
     ("functions_that_return_their_input", step_every_batch): INPUT_RETURNED,
     ("functions_that_return_their_input", publish_every_batch): INPUT_RETURNED,
-    ("modes_of_the_users_own", step_every_batch): READ_BY_MODES,
-    ("modes_of_the_users_own", publish_every_batch): READ_BY_MODES,
-    ("modes_of_the_users_own", detach_after_the_first_batch): READ_BY_MODES,
+} | {
+    (name, drive): "`start` raises for a scripted module"
+    for name in ("scripted_and_traced_parts", "a_script_module_as_the_model")
+    for drive in DRIVES
 }
 """Defects of the debugger that are being mended."""
 
