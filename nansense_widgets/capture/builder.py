@@ -6,6 +6,7 @@ import threading
 from dataclasses import replace
 
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.attention import gives_attention
@@ -154,6 +155,7 @@ class ArchitectureBuilder:
             calls=ran.calls,
             ran=True,
             gives_attention=gives_attention(None, key.op),
+            note="" if ran.stands_for == 1 else f"the last {ran.stands_for:,} ops of this name, as its calls",
         )
 
     def _module(self, name: str) -> ArchitectureNode:
@@ -175,8 +177,14 @@ class ArchitectureBuilder:
             ran=ran is not None and ran.calls > 0,
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
             gives_attention=gives_attention(module, ""),
-            note="" if ran or not self._traced else self._why_never(name),
+            note=self._module_note(name, ran),
         )
+
+    def _module_note(self, name: str, ran: Ran | None) -> str:
+        own = self.index.modules[name].parameters(recurse=False)
+        if any(isinstance(parameter, UninitializedParameter) for parameter in own):
+            return "uninitialised until its first forward"
+        return "" if ran or not self._traced else self._why_never(name)
 
     def _why_never(self, name: str) -> str:
         parent = self.index.modules.get(_parent(name, self.index.modules))

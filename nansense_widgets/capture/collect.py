@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.attention import MAPS
@@ -130,10 +131,11 @@ class Collector:
         return leaf
 
     def _listen(self, leaf: _Leaf, tensor: torch.Tensor) -> None:
-        # The hook sits on the value at this point of the program: a later op in place gives the
-        # tensor a new history and leaves this hook on the old one.
-        # Weak: a graph that outlives its batch must not keep what the batch captured.
-        self._handles.append(tensor.register_hook(_GradientHook(leaf, self)))
+        # The hook sits on the node of the graph that made the value, at this point of the program: a later
+        # op in place gives the tensor a new node and leaves this hook on the old one. Not on the tensor: its
+        # own table of hooks is the user's. What those change, the node is given changed, as `.grad` would.
+        edge = get_gradient_edge(tensor)
+        self._handles.append(edge.node.register_prehook(_GradientHook(leaf, edge.output_nr, self)))
         leaf.no_gradient = "no gradient: backward did not reach this value in this batch"
 
     def add_gradient(self, leaf: _Leaf, gradient: torch.Tensor) -> None:
@@ -158,13 +160,15 @@ class Collector:
 class _GradientHook:
     """Hands the gradient that flows through a value to the collector."""
 
-    def __init__(self, leaf: _Leaf, collector: Collector) -> None:
+    def __init__(self, leaf: _Leaf, index: int, collector: Collector) -> None:
+        # Weak: a graph that outlives its batch must not keep what the batch captured.
         self._leaf = weakref.ref(leaf)
+        self._index = index
         self._collector = weakref.ref(collector)
 
-    def __call__(self, gradient: torch.Tensor | None) -> None:
+    def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         leaf, collector = self._leaf(), self._collector()
-        # None: of several outputs of one op, this one was not used (torch calls the hook all the same).
+        gradient = gradients[self._index]  # None: of several outputs of one op, this one was not used
         if gradient is None or leaf is None or collector is None or torch.compiler.is_compiling():
             return
         began = time.perf_counter()

@@ -6,7 +6,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,6 +15,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
+from nansense_widgets.capture.compiled import EagerStance, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
@@ -44,7 +44,6 @@ class CaptureEngine:
         self.snapshot: BatchSnapshot | None = None
         self.error = ""
         """What went wrong in a capture, for the widgets to show; the run has gone on."""
-        self._compiled = self.model is not model
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
         with torch._C.DisableTorchFunction():
@@ -137,7 +136,6 @@ class CaptureEngine:
             self.attention,
             self._optimizers,
             trace,
-            compiled=self._compiled,
         )
         self._under_way = capture
         capture.install()
@@ -206,8 +204,6 @@ class _Capture:
         attention: tuple[str, ...],
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
-        *,
-        compiled: bool,
     ) -> None:
         self.trace = trace
         self.seconds = 0.0
@@ -227,7 +223,7 @@ class _Capture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
+        self._eager = EagerStance() if may_be_compiled() else None
 
     @property
     def is_mine(self) -> bool:
@@ -238,13 +234,13 @@ class _Capture:
         self._forward.install()
         self._parameters.install()
         if self._eager is not None:
-            self._eager.__enter__()
+            self._eager.enter()
 
     def remove(self) -> None:
         self._forward.remove()
         self._parameters.remove()
         if self._eager is not None:
-            self._eager.__exit__(None, None, None)
+            self._eager.exit()
             self._eager = None
 
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
@@ -292,8 +288,13 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        if not node.ran or (node.note and not node.calls):
+        seen = name in self._forward.elsewhere or self._forward.saw_replica
+        if not seen and (not node.ran or (node.note and not node.calls)):
             return node.note or "never ran"
+        if name in self._forward.elsewhere:
+            return "not captured: it ran on another thread than the training loop's"
+        if self._forward.saw_replica:
+            return "not captured: DataParallel ran copies of it, on several devices at once"
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"
@@ -317,18 +318,3 @@ def _bytes(*groups: Iterable[torch.Tensor]) -> int:
         parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
         total += sum(part.numel() * part.element_size() for part in parts)
     return total
-
-
-def _has_compiled_part(model: nn.Module) -> bool:
-    """Whether `module.compile()` was called on the model or a part of it."""
-    return any(
-        getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
-        for module in model.modules()
-    )
-
-
-def _eager_stance() -> Any:
-    """Compiled code calls no hooks, so a captured batch runs eagerly; the others keep their speed."""
-    stance = torch.compiler.set_stance("force_eager")
-    stance.__exit__(None, None, None)  # creating it sets it; that is `install`'s to do
-    return stance

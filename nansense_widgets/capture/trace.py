@@ -33,6 +33,8 @@ class Ran:
     shapes: tuple[tuple[int, ...], ...] = ()
     paths: tuple[str, ...] = ()
     parameters: set[str] = field(default_factory=set)
+    stands_for: int = 1
+    """Ops in one call of the scope that this node is: more than 1 only for the last of very many."""
 
 
 class Trace:
