@@ -4,7 +4,6 @@ count, then there is one.
 
 from __future__ import annotations
 
-import pytest
 import torch
 from torch import nn
 
@@ -16,7 +15,6 @@ def lazy() -> nn.Sequential:
     return nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
 
 
-@pytest.mark.xfail(strict=True, reason="the graph does not say so before the first batch: its note is empty")
 def test_lazy_layer_says_that_it_is_uninitialised() -> None:
     session = nansense_widgets.start(lazy())
     assert "uninitialised" in session.architecture.nodes["1"].note
