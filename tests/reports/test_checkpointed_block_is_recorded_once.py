@@ -30,11 +30,20 @@ class Model(nn.Module):
         return out
 
 
-def run_once(reentrant: bool | None, x: torch.Tensor) -> tuple[BatchSnapshot, Architecture]:
+def run_once(
+    reentrant: bool | None, x: torch.Tensor, twice: bool = False
+) -> tuple[BatchSnapshot, Architecture]:
     torch.manual_seed(0)
     model = Model()
     model.reentrant = reentrant
-    with watched(model, lambda _: model(x).square().sum().backward(), batches=1) as run:
+
+    def body(_: int) -> None:
+        loss = model(x).square().sum()
+        loss.backward(retain_graph=twice)
+        if twice:
+            (loss * 0.5).backward()
+
+    with watched(model, body, batches=1) as run:
         return run.snapshot, run.session.architecture
 
 
@@ -51,3 +60,20 @@ def test_checkpointed_block_is_recorded_once(reentrant: bool) -> None:
     assert architecture.edges == plain_architecture.edges
     for name, gradient in plain.weight_gradients.items():
         assert torch.allclose(snapshot.weight_gradients[name], gradient), name
+
+
+@pytest.mark.parametrize(
+    "reentrant",
+    [
+        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="only the first pass counts")),
+        False,
+    ],
+)
+def test_two_passes_through_a_checkpointed_block_add_up(reentrant: bool) -> None:
+    x = torch.randn(5, 4)
+    snapshot, _ = run_once(reentrant, x, twice=True)
+    once, _ = run_once(None, x)
+    for layer in ("block", "block.0", "block.2"):
+        assert torch.allclose(
+            snapshot.activation_gradients[layer], 1.5 * once.activation_gradients[layer], atol=1e-6
+        ), layer
