@@ -11,7 +11,7 @@ from torch.nn.parameter import UninitializedParameter
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.attention import gives_attention
 from nansense_widgets.capture.axes import Axes
-from nansense_widgets.capture.flow import with_axes
+from nansense_widgets.capture.flow import scopes_around, with_axes
 from nansense_widgets.capture.forward import input_name
 from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
@@ -118,8 +118,9 @@ class ArchitectureBuilder:
             if name not in nodes:
                 nodes[name] = self._module(name)
         scopes = {node.parent for node in nodes.values()}
+        ran_inside = {scope for node in nodes.values() if node.ran for scope in scopes_around(node)}
         for name in scopes & nodes.keys():
-            nodes[name] = _as_scope(nodes[name], any(_inside(n, name) and n.ran for n in nodes.values()))
+            nodes[name] = _as_scope(nodes[name], name in ran_inside)
         nodes = with_axes(nodes, self._edges, self.index.modules, self._chosen)
         return Architecture(
             model=type(self.index.root).__name__,
@@ -205,10 +206,6 @@ class ArchitectureBuilder:
 def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
     note = "" if ran_inside and node.note == "never ran" else node.note
     return replace(node, is_scope=True, ran=node.ran or ran_inside, note=note)
-
-
-def _inside(node: ArchitectureNode, scope: str) -> bool:
-    return node.parent == scope or node.parent.startswith(scope + ".")
 
 
 def _parent(name: str, modules: dict[str, nn.Module]) -> str:

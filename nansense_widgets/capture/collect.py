@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.autograd.graph import get_gradient_edge
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.attention import MAPS
 from nansense_widgets.capture.leaves import leaves
-from nansense_widgets.capture.passes import BackwardPasses
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.snapshot import LayerCall, LeafValue
-from nansense_widgets.capture.values import Kept, keep, to_cpu, unobserved, unscale
+from nansense_widgets.capture.values import Budget, Kept, keep, to_cpu, unobserved, unscale
 
 __all__ = ["Collector"]
 
@@ -51,15 +50,18 @@ class Collector:
     Args:
         scaling: what the loss was multiplied by, which gradients are divided by.
         passes: tells several passes of autograd apart.
+        budget: what the snapshot of the batch may take.
     """
 
-    def __init__(self, scaling: LossScaling, passes: BackwardPasses) -> None:
+    def __init__(self, scaling: LossScaling, passes: BackwardPasses, budget: Budget) -> None:
+        self._budget = budget
         self._scaling = scaling
         self._passes = passes
         self._returned: dict[str, str] = {}
         self._layers: dict[str, list[tuple[int, list[_Leaf]]]] = {}
         self._dropped: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
+        self._nodes: list[Any] = []
         self.errors: dict[str, str] = {}
         self.seconds = 0.0
         """Time spent copying inside the user's forward and backward."""
@@ -111,6 +113,7 @@ class Collector:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._nodes.clear()
         layers = {}
         notes = dict(self.errors)
         for name, records in self._layers.items():
@@ -125,7 +128,7 @@ class Collector:
         return layers, notes
 
     def _leaf(self, path: str, tensor: torch.Tensor) -> _Leaf:
-        leaf = _Leaf(path, keep(tensor), _why_no_gradient(tensor))
+        leaf = _Leaf(path, keep(tensor, self._budget), _why_no_gradient(tensor))
         if not leaf.no_gradient and leaf.value.tensor is not None:
             self._listen(leaf, tensor)
         return leaf
@@ -134,8 +137,10 @@ class Collector:
         # The hook sits on the node of the graph that made the value, at this point of the program: a later
         # op in place gives the tensor a new node and leaves this hook on the old one. Not on the tensor: its
         # own table of hooks is the user's. What those change, the node is given changed, as `.grad` would.
-        edge = get_gradient_edge(tensor)
-        self._handles.append(edge.node.register_prehook(_GradientHook(leaf, edge.output_nr, self)))
+        node, index = gradient_edge(tensor)
+        self._handles.append(node.register_prehook(_GradientHook(leaf, index, self)))
+        if grad_fn_of(tensor) is None:
+            self._nodes.append(node)
         leaf.no_gradient = "no gradient: backward did not reach this value in this batch"
 
     def add_gradient(self, leaf: _Leaf, gradient: torch.Tensor) -> None:
@@ -144,7 +149,7 @@ class Collector:
         before = leaf.gradient
         if before is not None and aside and not before.aside:
             return
-        kept = keep(gradient)
+        kept = keep(gradient, self._budget)
         scale = self._scaling.scale
         with unobserved():
             if scale is not None and kept.tensor is not None:
@@ -183,7 +188,7 @@ class _GradientHook:
 
 
 def _why_no_gradient(tensor: torch.Tensor) -> str:
-    if tensor.requires_grad:
+    if grad_fn_of(tensor) is not None or (tensor.requires_grad and torch.is_grad_enabled()):
         return ""
     if torch.is_inference_mode_enabled():
         return "no gradient: the forward ran in inference mode"

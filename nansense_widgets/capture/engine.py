@@ -15,13 +15,14 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
-from nansense_widgets.capture.compiled import EagerStance, may_be_compiled
+from nansense_widgets.capture.compiled import EAGERLY, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.capture.values import Budget
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["CaptureEngine"]
@@ -211,8 +212,9 @@ class _Capture:
         self._watched = watched
         self._builder = builder
         selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        self._parameters = ParameterWatch(selected, optimizers)
-        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
+        budget = Budget()
+        self._parameters = ParameterWatch(selected, optimizers, budget)
+        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         self._forward = ForwardWatch(
             builder.index,
             builder.names,
@@ -223,7 +225,7 @@ class _Capture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager = EagerStance() if may_be_compiled() else None
+        self._eager = False
 
     @property
     def is_mine(self) -> bool:
@@ -233,15 +235,16 @@ class _Capture:
     def install(self) -> None:
         self._forward.install()
         self._parameters.install()
-        if self._eager is not None:
-            self._eager.enter()
+        if may_be_compiled():
+            EAGERLY.need()
+            self._eager = True
 
     def remove(self) -> None:
         self._forward.remove()
         self._parameters.remove()
-        if self._eager is not None:
-            self._eager.exit()
-            self._eager = None
+        if self._eager:
+            self._eager = False
+            EAGERLY.release()
 
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
@@ -288,9 +291,8 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        seen = name in self._forward.elsewhere or self._forward.saw_replica
-        if not seen and (not node.ran or (node.note and not node.calls)):
-            return node.note or "never ran"
+        if node.note not in ("", "never ran") and not node.calls:
+            return node.note
         if name in self._forward.elsewhere:
             return "not captured: it ran on another thread than the training loop's"
         if self._forward.saw_replica:
@@ -298,7 +300,11 @@ class _Capture:
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"
-        return "did not run in this batch"
+        if not self._parameters.reached.isdisjoint(node.parameters):
+            return "not captured: its parameters got gradients, but it was not called as a module"
+        if not self._forward.saw_call:
+            return "did not run in this batch: no module of the model was called"
+        return "did not run in this batch" if node.ran else "never ran"
 
     def _forward_failed(self, error: Exception) -> None:
         self._forward_error = f"not captured: {type(error).__name__}: {error}"

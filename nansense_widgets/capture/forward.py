@@ -101,6 +101,7 @@ class ForwardWatch:
         self._left: dict[str, int] = {}
         """The call that a module with hooks of the user's own has just left."""
         self.root_called = False
+        self.saw_call = False
         self.elsewhere: set[str] = set()
         """Modules that ran on other threads."""
         self.saw_replica = False
@@ -143,6 +144,7 @@ class ForwardWatch:
             self._note_elsewhere(name, module)
             return
         try:
+            self.saw_call = True
             call = self._calls[name] = self._calls.get(name, 0) + 1
             if self._stack:
                 self._stack[-1].inner += 1
