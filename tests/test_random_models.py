@@ -104,9 +104,6 @@ STEPS: dict[str, Callable[[Random, torch.Tensor, torch.Tensor, int], torch.Tenso
     "branch": lambda m, x, y, n: x.exp() if x.sum() > y.sum() else x.sin(),
 }
 
-KNOWN = ("Expected gradient function to be set", "no attribute 'next_functions'")
-"""Of views under no_grad, which are being mended."""
-
 programs = st.lists(
     st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=9
 )
@@ -187,6 +184,8 @@ def test_a_captured_program_computes_what_it_would_alone(
 def test_what_is_shown_of_a_program_is_what_plain_hooks_see(
     steps: list[Step], input_needs_grad: bool, passes: str
 ) -> None:
+    # What a hook of the user's own changes is shown changed, but plain hooks that come earlier see it before.
+    steps = [step for step in steps if step[0] != "hook"] or [("copy", 0, 0)]
     if passes == "two":  # of a reentrant checkpoint only the first of two passes counts: being mended
         steps = [(name.removeprefix("reentrant "), index, other) for name, index, other in steps]
     plain = Run(steps, input_needs_grad, passes)
@@ -200,8 +199,9 @@ def test_what_is_shown_of_a_program_is_what_plain_hooks_see(
         assert len(shown) == len(calls), (layer, snapshot.missing.get(layer))
         for call, other in zip(calls, shown, strict=True):
             found = list(faults(call, other, 1.0))
-            if len(calls) > 1:
-                # Of a module called several times nothing says which call a reentrant checkpoint repeats.
+            if len(calls) > 1 or any(name == "no grad" for name, _, _ in steps):
+                # Of a module called several times nothing says which call a reentrant checkpoint repeats. And
+                # under no_grad a layer in place gives its input, which may get a gradient outside.
                 found = [fault for fault in found if not fault.endswith("(torch.no_grad)")]
             assert found == [], layer
     for parameter, gradient in seen.stepped.items():
@@ -213,4 +213,4 @@ def reasons(snapshot: BatchSnapshot) -> list[str]:
     for calls in snapshot.layers.values():
         for leaf in (leaf for call in calls for leaf in call.leaves):
             found += [leaf.activation_reason, leaf.gradient_reason]
-    return [reason for reason in found if not any(text in reason for text in KNOWN)]
+    return found

@@ -107,7 +107,6 @@ def runs_compiled() -> bool:
     return bool(ran)
 
 
-@pytest.mark.xfail(strict=True, reason="each puts back what it found, which is the other's")
 def test_overlapping_captures_leave_the_compiler_as_it_was() -> None:
     torch.compiler.reset()
     assert runs_compiled()
@@ -118,7 +117,6 @@ def test_overlapping_captures_leave_the_compiler_as_it_was() -> None:
         torch.compiler.set_stance("default")  # what follows is not to suffer
 
 
-@pytest.mark.xfail(strict=True, reason="each puts back what it found, which is the other's")
 def test_overlapping_captures_leave_torch_as_it_was() -> None:
     names = ("scale", "unscale_", "step")
     before = [getattr(torch.amp.GradScaler, name) for name in names]

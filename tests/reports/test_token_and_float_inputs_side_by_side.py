@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 import torch
 from torch import nn
 
@@ -24,7 +23,6 @@ class Wide(nn.Module):
         return {"logits": self.out(self.embed(ids).mean(1) + self.dense(floats))}
 
 
-@pytest.mark.xfail(strict=True, reason="an input that is a leaf of the graph gets no gradient")
 def test_token_and_float_inputs_side_by_side() -> None:
     torch.manual_seed(0)
     model = Wide()
