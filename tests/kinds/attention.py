@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.attention.flex_attention import flex_attention
 
 from tests.kinds.program import Program, classify, fit, kind, language, tokens
 
@@ -245,3 +246,29 @@ def bags_of_embeddings_with_weights() -> Program:
         return F.cross_entropy(model(flat, offsets, weights), ids[:, 0])
 
     return fit(Bag(), loss, tokens())
+
+
+@kind
+def attention_scores_changed_by_a_function() -> Program:
+    class Flexible(nn.Module):
+        """`flex_attention`, not compiled. On the CPU it has no backward: what comes before it is frozen."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed, self.qkv, self.head = nn.Embedding(11, 32), nn.Linear(32, 96), nn.Linear(32, 11)
+            self.register_buffer("slopes", torch.tensor([0.5, 0.25]))
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            with torch.no_grad():
+                q, k, v = self.qkv(self.embed(ids)).view(*ids.shape, 3, 2, 16).permute(2, 0, 3, 1, 4)
+
+            def nearer_counts_more(score: Any, batch: Any, head: Any, at: Any, to: Any) -> Any:
+                return score - self.slopes[head] * (at - to).abs()
+
+            out = flex_attention(q, k, v, score_mod=nearer_counts_more)
+            return self.head(out.transpose(1, 2).flatten(2))
+
+    def loss(model: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(model(ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    return fit(Flexible(), loss, tokens(n=2))

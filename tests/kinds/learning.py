@@ -447,3 +447,38 @@ def two_phases_with_two_optimizers_by_turns() -> Program:
         return losses
 
     return Program(model, [for_body, for_head], batches, lambda item: item, loop=loop)
+
+
+@kind
+def losses_weighted_by_parameters_of_their_own() -> Program:
+    class Uncertain(nn.Module):
+        """A loss outside the model that learns too: the weights of two tasks, and a centre for each class."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.log_variance, self.centres = nn.Parameter(torch.zeros(2)), nn.Parameter(torch.randn(5, 8))
+
+        def forward(self, losses: torch.Tensor, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+            near = (features - self.centres[labels]).square().sum(1).mean()
+            return (losses * (-self.log_variance).exp() + self.log_variance).sum() + 0.01 * near
+
+    class Tasks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body, self.label, self.size = nn.Linear(64, 8), nn.Linear(8, 5), nn.Linear(8, 1)
+
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+            features = F.mish(self.body(x.flatten(1)))
+            return self.label(features), self.size(features).squeeze(1), features
+
+    model, criterion = Tasks(), Uncertain()
+    optimizer = torch.optim.Adam([*model.parameters(), *criterion.parameters()], lr=0.01)
+
+    def loss(model: nn.Module, item: Any) -> torch.Tensor:
+        label, size, features = model(item[0])
+        losses = torch.stack([F.cross_entropy(label, item[1]), F.mse_loss(size, item[0].std((1, 2, 3)))])
+        return criterion(losses, features, item[1])
+
+    program = fit(model, loss, images(), optimizer)
+    program.also = criterion.state_dict
+    return program

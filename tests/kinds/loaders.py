@@ -185,3 +185,29 @@ def batches_taken_by_hand_with_a_look_ahead() -> Program:
 
     program.loop = loop
     return program
+
+
+@kind
+def the_model_trained_and_its_ensemble_validated_in_one_loop() -> Program:
+    program = classify(mlp())
+    model = program.model
+    kept: list[dict[str, torch.Tensor]] = []
+
+    def loop(walk: Walk) -> list[torch.Tensor]:
+        """Cross-validation: another part of the data is left out each time, and the model begins anew."""
+        losses = []
+        start = {name: value.clone() for name, value in model.state_dict().items()}
+        for fold in walk.epochs(3):
+            model.load_state_dict(start)
+            train = [item for index, item in enumerate(program.batches) if index % 3 != fold]
+            for item in walk.batches(iter(train), phase="train"):
+                losses.append(program.train(item))
+            kept.append({name: value.clone() for name, value in model.state_dict().items()})
+            for x, y in walk.batches(program.batches[fold : fold + 1], phase="held out"):
+                with torch.no_grad():
+                    votes = [torch.func.functional_call(model, weights, (x,)).softmax(1) for weights in kept]
+                losses.append(F.nll_loss(torch.stack(votes).mean(0).log(), y))
+        return losses
+
+    program.loop = loop
+    return program

@@ -57,3 +57,29 @@ def test_overflowing_scaled_step_is_skipped(unscales_itself: bool) -> None:
         out = before(x)
         by_hand = 2 * out / out.numel()
         assert torch.allclose(run.snapshot.activation_gradients["2"].float(), by_hand, rtol=1e-2, atol=1e-3)
+
+
+def test_gradients_of_a_batch_that_only_accumulates_are_unscaled_too() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh(), nn.Linear(3, 2))
+    before = copy.deepcopy(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+    x = torch.randn(8, 4)
+
+    def body(index: int) -> None:
+        scaler.scale(loss_of(model, x)).backward()
+        if index == 1:
+            scaler.step(optimizer)
+            scaler.update()
+
+    with watched(model, body, optimizer=optimizer) as run:
+        for times in (1, 2):
+            loss_of(before, x).backward()
+            for name, parameter in before.named_parameters():
+                gradient = run.snapshot.weight_gradients[name]
+                assert parameter.grad is not None
+                assert torch.allclose(gradient, parameter.grad, rtol=1e-2, atol=1e-5), (name, times)
+            if times == 1:
+                run.do("step_batch")
+        assert run.snapshot.notes == ()
