@@ -105,7 +105,7 @@ def observe(program: Program) -> Seen:
                 seen.calls.setdefault(name, []).append(call)
             else:  # computed anew in backward: if at first without a graph, this one has its gradients
                 call = next((old for old in seen.calls[name] if not old.has_graph and near(old, call)), call)
-            # Not under no_grad: of what a view or an op in place makes there, torch has no node (and may crash).
+            # Not under no_grad: what a view or an op in place makes there may have no node, and torch crash.
             for index, tensor in enumerate(found if torch.is_grad_enabled() else ()):
                 if tensor.requires_grad and not isinstance(call.values[index], str):
                     tensor.register_hook(lambda g, index=index: keep(call, index, g))
