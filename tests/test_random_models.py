@@ -57,7 +57,9 @@ class Random(nn.Module):
 
 
 def hooked(x: torch.Tensor) -> torch.Tensor:
-    if x.requires_grad:
+    # Torch may crash in `register_hook` on a tensor that needs a gradient and has no node, or an invalid one,
+    # as in-place ops under no_grad make; reading `grad_fn` raises for the latter.
+    if x.requires_grad and x.grad_fn is not None:
         x.register_hook(lambda gradient: gradient * 1.5)
     return x
 
