@@ -2,42 +2,66 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Callable
+import re
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import nansense_widgets
-from nansense_widgets import Session
-from tests.kinds import KINDS, Program
-
-EPOCHS = 2
+from nansense_widgets import BatchSnapshot, Session
+from tests.kinds import KINDS, Bare, Program
 
 
 def state_bytes(program: Program, losses: list[torch.Tensor]) -> dict[str, bytes]:
     """Everything that training computed, as bytes, so that NaN equals NaN and -0.0 differs from 0.0."""
-
-    def raw(tensor: torch.Tensor) -> bytes:
-        dense = tensor.detach().to_dense() if tensor.is_sparse else tensor.detach()
-        return torch.view_as_real(dense).numpy().tobytes() if dense.is_complex() else bits(dense)
-
-    def bits(tensor: torch.Tensor) -> bytes:
-        plain = tensor.contiguous().clone().reshape(-1)
-        return plain.view(torch.uint8).numpy().tobytes()
-
-    found = {f"loss {i}": raw(loss) for i, loss in enumerate(losses)}
-    found |= {f"state {name}": raw(tensor) for name, tensor in program.model.state_dict().items()}
+    found: dict[str, bytes] = {}
+    _add(found, "loss", losses)
+    _add(found, "state", dict(program.model.state_dict()))
     for index, optimizer in enumerate(program.optimizers):
-        for key, entries in optimizer.state_dict()["state"].items():
-            for name, value in entries.items():
-                if isinstance(value, torch.Tensor):
-                    found[f"optimizer {index} {key} {name}"] = raw(value)
-    found["torch random state"] = raw(torch.get_rng_state())
+        _add(found, f"optimizer {index}", optimizer.state_dict()["state"])
+    for index, scheduler in enumerate(program.schedulers):
+        _add(found, f"scheduler {index}", scheduler.get_last_lr())
+    _add(found, "also", program.also())
+    found["torch random state"] = _raw(torch.get_rng_state())
     found["numpy random state"] = repr(np.random.get_state(legacy=False)).encode()
     found["python random state"] = repr(random.getstate()).encode()
     return found
+
+
+def _add(found: dict[str, bytes], name: str, value: Any) -> None:
+    """Enter the tensors and numbers in `value`."""
+    if isinstance(value, torch.Tensor):
+        found[name] = _raw(value)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _add(found, f"{name} {key}", item)
+    elif isinstance(value, (list, tuple, deque)):
+        for index, item in enumerate(value):
+            _add(found, f"{name} {index}", item)
+    else:
+        assert value is None or isinstance(value, (bool, int, float, str, torch.dtype)), (name, value)
+        found[name] = repr(value).encode()
+
+
+def _raw(tensor: torch.Tensor) -> bytes:
+    plain = tensor.detach()
+    if plain.is_meta:
+        return repr((plain.dtype, plain.shape)).encode()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    if plain.is_quantized:
+        plain = plain.int_repr()
+    if plain.is_complex():
+        plain = torch.view_as_real(plain.resolve_conj())
+    plain = plain.as_subclass(torch.Tensor).contiguous().clone().reshape(-1)
+    return plain.view(torch.uint8).numpy().tobytes()
 
 
 def seeded(name: str) -> Program:
@@ -47,33 +71,20 @@ def seeded(name: str) -> Program:
     return KINDS[name]()
 
 
-def bare(program: Program) -> list[torch.Tensor]:
-    losses = []
-    for _ in range(EPOCHS):
-        losses += [program.train(item) for item in program.batches]
-        if program.validate is not None:
-            losses += [program.validate(item) for item in program.batches[:2]]
-    return losses
+@cache
+def bare_state(name: str) -> dict[str, bytes]:
+    """What the kind computes without a session."""
+    program = seeded(name)
+    return state_bytes(program, program.run(Bare()))
 
 
 def watched(program: Program, drive: Callable[[Session], None], enabled: bool = True) -> list[torch.Tensor]:
     session = nansense_widgets.start(
         program.model, optimizer=program.optimizers, scheduler=program.schedulers, enabled=enabled
     )
-
-    def loop() -> list[torch.Tensor]:
-        losses = []
-        for _ in session.epochs(EPOCHS):
-            for item in session.batches(program.batches, phase="train"):
-                losses.append(program.train(item))
-            if program.validate is not None:
-                for item in session.batches(program.batches[:2], phase="val"):
-                    losses.append(program.validate(item))
-        return losses
-
     if enabled:
         session.watch("*")
-    session.launch(loop)
+    session.launch(program.run, session)
     drive(session)
     assert session.wait(60)
     assert session.notice == "", session.notice
@@ -85,11 +96,25 @@ def watched(program: Program, drive: Callable[[Session], None], enabled: bool = 
 def step_every_batch(session: Session) -> None:
     pauses = 0
     while session.wait_until_paused(after_pauses=pauses, timeout=60):
-        pauses = session.pause_count
         assert session.snapshot is not None
-        assert session.snapshot.position == session.live_position
+        assert session.snapshot.number == pauses
+        pauses += 1
+        assert session.pause_count == pauses
+        # After a batch that the loop left, by `break` or an exception, the pause comes before the next one.
+        left = session.standing == "before"
+        assert (session.snapshot.position != session.live_position) == left
+        assert errors_of_ours(session.snapshot) == {}
         session.watch("*")  # ops become known with the first forward
         session.step_batch()
+
+
+def errors_of_ours(snapshot: BatchSnapshot) -> dict[str, str]:
+    """Layers whose reason for having no values is an exception, which is no reason."""
+    reasons = dict(snapshot.missing)
+    for name, calls in snapshot.layers.items():
+        for leaf in (leaf for call in calls for leaf in call.leaves):
+            reasons[name + leaf.path] = f"{leaf.activation_reason} {leaf.gradient_reason}"
+    return {name: why for name, why in reasons.items() if re.search(r"(Error|Exception|Exit)\b", why)}
 
 
 def publish_every_batch(session: Session) -> None:
@@ -101,28 +126,69 @@ def publish_every_batch(session: Session) -> None:
     session.detach()
 
 
-def detached(session: Session) -> None:
+def detach_after_the_first_batch(session: Session) -> None:
+    assert session.wait_until_paused(timeout=60)
     session.detach()
 
 
-DRIVES = [step_every_batch, publish_every_batch, detached]
+def one_command_after_the_other(session: Session) -> None:
+    """As somebody does who tries all buttons; what is watched changes at each pause."""
+    commands = itertools.cycle(
+        [session.step_batch, session.step_phase, session.stop, session.step_epoch, session.request_snapshot]
+    )
+    pauses = 0
+    while session.wait_until_paused(after_pauses=pauses, timeout=60):
+        pauses = session.pause_count
+        if pauses % 2:
+            session.watch(*session.layer_names[pauses % 3 :: 3], "*")
+        else:
+            session.unwatch()
+        next(commands)()
+        if not session.is_running:  # `stop` and `request_snapshot` do not resume
+            session.step_batch()
 
 
-@pytest.mark.parametrize("drive", DRIVES, ids=lambda drive: drive.__name__)
+DRIVES = [
+    step_every_batch,
+    publish_every_batch,
+    detach_after_the_first_batch,
+    one_command_after_the_other,
+]
+
+
 @pytest.mark.parametrize("name", KINDS)
+def test_the_kind_itself_repeats(name: str) -> None:
+    """Otherwise the comparison below would say nothing; nor would it of numbers that are not any."""
+    program = seeded(name)
+    losses = program.run(Bare())
+    assert all(loss.isfinite().all() for loss in losses)
+    assert different(state_bytes(program, losses), bare_state(name)) == []
+
+
+KNOWN: dict[tuple[str, Callable[[Session], None]], str] = {}
+"""Defects of the debugger that are being mended."""
+
+
+def cases() -> Iterator[Any]:
+    for name in KINDS:
+        for drive in DRIVES:
+            reason = KNOWN.get((name, drive))
+            marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
+            yield pytest.param(name, drive, marks=marks, id=f"{name}-{drive.__name__}")
+
+
+@pytest.mark.parametrize(("name", "drive"), cases())
 def test_training_is_bit_for_bit_unchanged(name: str, drive: Callable[[Session], None]) -> None:
+    expected = bare_state(name)
     program = seeded(name)
-    expected = state_bytes(program, bare(program))
-    program = seeded(name)
-    found = state_bytes(program, watched(program, drive))
-    assert found.keys() == expected.keys()
-    different = [key for key in expected if found[key] != expected[key]]
-    assert different == []
+    assert different(state_bytes(program, watched(program, drive)), expected) == []
+
+
+def different(found: dict[str, bytes], expected: dict[str, bytes]) -> list[str]:
+    return [key for key in {**expected, **found} if found.get(key) != expected.get(key)]
 
 
 def test_disabled_session_changes_nothing_and_knows_nothing() -> None:
     program = seeded("residual_network")
-    expected = state_bytes(program, bare(program))
-    program = seeded("residual_network")
-    found = state_bytes(program, watched(program, lambda session: None, enabled=False))
-    assert found == expected
+    losses = watched(program, lambda session: None, enabled=False)
+    assert different(state_bytes(program, losses), bare_state("residual_network")) == []
