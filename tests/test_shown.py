@@ -195,9 +195,9 @@ def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 KNOWN = {
-    "control_flow_operators": "modules in the branches of `torch.cond` are said to have never run",
+    "control_flow_operators": "no hook is called in the branches of `torch.cond`; their modules say so",
 }
-"""Defects of the debugger that are being mended."""
+"""What cannot be shown, and why."""
 
 # Plain hooks travel with a copy of the model and cannot be pickled.
 OBSERVED = [name for name in KINDS if name != "copied_and_pickled_while_training"]

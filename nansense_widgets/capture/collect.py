@@ -31,6 +31,8 @@ class _Leaf:
     path: str
     value: Kept
     no_gradient: str
+    again: bool = False
+    """Its forward ran without grad, and may be repeated with it in the backward."""
     gradient: _Gradient | None = None
 
 
@@ -105,7 +107,7 @@ class Collector:
         if len(records) != 1:
             return
         for leaf, (path, tensor) in zip(records[0][1], leaves(value), strict=False):
-            if leaf.no_gradient == NO_GRAD and leaf.path == path and tensor.requires_grad:
+            if leaf.again and leaf.path == path and tensor.requires_grad:
                 self._listen(leaf, tensor)
 
     def finish(self) -> tuple[dict[str, tuple[LayerCall, ...]], dict[str, str]]:
@@ -128,7 +130,8 @@ class Collector:
         return layers, notes
 
     def _leaf(self, path: str, tensor: torch.Tensor) -> _Leaf:
-        leaf = _Leaf(path, keep(tensor, self._budget), _why_no_gradient(tensor))
+        why = _why_no_gradient(tensor)
+        leaf = _Leaf(path, keep(tensor, self._budget), why, again=why == NO_GRAD)
         if not leaf.no_gradient and leaf.value.tensor is not None:
             self._listen(leaf, tensor)
         return leaf

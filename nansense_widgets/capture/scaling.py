@@ -16,6 +16,7 @@ from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.installed import Installed
+from nansense_widgets.capture.values import unobserved
 
 __all__ = ["LossScaling"]
 
@@ -59,7 +60,7 @@ class LossScaling:
         if threading.get_ident() != self._thread or torch.compiler.is_compiling():
             return
         try:
-            with torch._C.DisableTorchFunction():
+            with unobserved():
                 getattr(self, _METHODS[method])(scaler, *args, **kwargs)
         except Exception:  # noqa: S110  a torch that keeps this elsewhere: nothing is told
             pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -38,12 +38,14 @@ def unobserved() -> Iterator[None]:
     A dispatch mode that counts or caches what the forward does (selective activation checkpointing is one)
     would otherwise take our copies for a part of it.
     """
-    with torch._C.DisableTorchFunction(), torch.no_grad():
+    with ExitStack() as stack:
+        stack.enter_context(torch._C.DisableTorchFunction())
+        if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
+            stack.enter_context(torch.inference_mode(False))
+        stack.enter_context(torch.no_grad())
         if torch._C._len_torch_dispatch_stack():
-            with _disable_current_modes():
-                yield
-        else:
-            yield
+            stack.enter_context(_disable_current_modes())
+        yield
 
 
 class Budget:

@@ -8,6 +8,7 @@ from typing import Any
 
 from nansense_widgets.errors import SessionStateError
 from nansense_widgets.run.control import RunControl
+from nansense_widgets.run.ending import before_exit
 from nansense_widgets.run.foreground import Foreground
 from nansense_widgets.run.loop import BatchLoop, BatchObserver
 from nansense_widgets.run.mode import Mode
@@ -19,6 +20,9 @@ from nansense_widgets.run.worker import LoopFailure, Worker
 __all__ = ["Run"]
 
 CLOSE_WAIT_S = 10.0
+
+LAST_WAIT_S = 5.0
+"""How long the end of the process waits for the batch under way."""
 """How long `close` waits for a launched loop to reach the end of its batch."""
 
 
@@ -115,6 +119,7 @@ class Run:
         self.loop.owner = self._worker.thread
         self.loop.on_unattended = self._foreground.give_up
         self._foreground.listen_to_interrupts()
+        before_exit(self, Run.end_worker)
         self._worker.start()
         self._on_change()
 
@@ -151,6 +156,12 @@ class Run:
         self._foreground.close()
         self._on_change()
         return True
+
+    def end_worker(self) -> None:
+        """The process ends: a launched loop ends at its next batch, if that comes soon."""
+        if self._worker is not None and self._worker.alive:
+            self.control.close()
+            self._worker.join(LAST_WAIT_S)
 
     def _begin(self, *, anew: bool) -> None:
         if anew:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from nansense_widgets.stats.bins import (
 )
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 
-__all__ = ["TensorStats", "as_numbers"]
+__all__ = ["Summary", "TensorStats", "summarise"]
 
 CHANNEL_LIMIT = 16
 """Channels with a histogram of their own, by default."""
@@ -51,6 +52,56 @@ def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64 if wide else torch.float32).contiguous()
 
 
+@dataclass(frozen=True)
+class Summary:
+    """All that is known of some values; what several layers share is computed once.
+
+    Attributes:
+        counts: by raw bin: int64 of shape (2048,).
+        zeros: positive and negative ones: int64 of shape (2,).
+        rows: counts of the first channels: int64 of shape (rows, 2048); None without a channel axis.
+        row_zeros: the same of zeros: (rows, 2).
+        alive: of each channel, whether one of its values is not zero.
+        n: finite values.
+        mean: of these.
+        squares: sum of their squared differences from the mean.
+        low: the least of them.
+        high: the largest.
+    """
+
+    counts: torch.Tensor
+    zeros: torch.Tensor
+    rows: torch.Tensor | None
+    row_zeros: torch.Tensor | None
+    alive: torch.Tensor | None
+    n: int
+    mean: float
+    squares: float
+    low: float
+    high: float
+
+
+def summarise(
+    tensor: torch.Tensor, channel_axis: int | None, channel_limit: int, *, centred: bool
+) -> list[Summary]:
+    """Summaries of a tensor's values, in parts.
+
+    Args:
+        tensor: any dense tensor; of complex numbers the magnitudes count.
+        channel_axis: axis of the channels, or None.
+        channel_limit: how many channels have rows of their own.
+        centred: whether the values are thought to lie around zero, so that squares need not be taken from
+            their mean; where they do not, it is seen.
+    """
+    values = as_numbers(tensor)
+    if values.numel() == 0:
+        return []
+    axis = channel_axis
+    if axis is not None:
+        axis = axis % values.ndim if -values.ndim <= axis < values.ndim else None
+    return [_summary(part, axis, channel_limit, centred) for part in _parts(values, axis)]
+
+
 class TensorStats:
     """Statistics of all values folded so far.
 
@@ -64,10 +115,10 @@ class TensorStats:
     """
 
     def __init__(self, channel_axis: int | None, channel_limit: int = CHANNEL_LIMIT) -> None:
-        self._axis = channel_axis
-        self._limit = channel_limit
+        self.axis = channel_axis
+        self.limit = channel_limit
         self._counts: torch.Tensor | None = None
-        self._zeros = torch.zeros(2, dtype=torch.int64)
+        self._zeros: torch.Tensor | None = None
         self._rows: torch.Tensor | None = None
         self._row_zeros: torch.Tensor | None = None
         self._alive: torch.Tensor | None = None
@@ -77,35 +128,41 @@ class TensorStats:
         self._min = math.inf
         self._max = -math.inf
 
+    @property
+    def is_centred(self) -> bool:
+        """Whether the mean so far is small beside the deviation."""
+        return self._n > 0 and self._mean * self._mean * self._n <= 4 * self._squares
+
     def fold(self, tensor: torch.Tensor) -> None:
         """Add all values of a tensor."""
-        values = as_numbers(tensor)
-        if values.numel() == 0:
-            return
-        axis = self._channel_axis(values)
-        for part in _parts(values, axis):
-            self._fold(part, axis)
+        for summary in summarise(tensor, self.axis, self.limit, centred=self.is_centred):
+            self.add(summary)
 
-    def _fold(self, values: torch.Tensor, axis: int | None) -> None:
-        rows = 0 if axis is None else min(values.shape[axis], self._limit)
-        counts, by_row = _counted(values, axis, rows)
-        if self._counts is None:
-            self._counts = torch.zeros(RAW, dtype=torch.int64, device=values.device)
-        self._counts += counts
-        row_zeros = self._count_zeros(values, counts, axis, by_row)
-        if axis is not None and by_row is not None and row_zeros is not None:
-            self._rows = _grown(self._rows, (rows, RAW), values.device)
-            self._row_zeros = _grown(self._row_zeros, (self._rows.shape[0], 2), values.device)
-            self._rows[:rows] += by_row
-            self._row_zeros[:rows] += row_zeros
-            self._look_for_life(values, axis, by_row, row_zeros)
-        flat = values.reshape(-1)
-        special = counts[SPECIAL].sum()
-        self._add_moments(flat if not special else flat[flat.isfinite()])
+    def add(self, summary: Summary) -> None:
+        """Add what is known of some values."""
+        if self._counts is None or self._zeros is None:
+            self._counts, self._zeros = torch.zeros_like(summary.counts), torch.zeros_like(summary.zeros)
+        self._counts += summary.counts
+        self._zeros += summary.zeros
+        if summary.rows is not None and summary.row_zeros is not None and summary.alive is not None:
+            self._rows = _grown(self._rows, summary.rows)
+            self._row_zeros = _grown(self._row_zeros, summary.row_zeros)
+            self._alive = _grown(self._alive, summary.alive)
+            self._rows[: len(summary.rows)] += summary.rows
+            self._row_zeros[: len(summary.rows)] += summary.row_zeros
+            self._alive[: len(summary.alive)] |= summary.alive
+        if summary.n == 0:
+            return
+        self._min, self._max = min(self._min, summary.low), max(self._max, summary.high)
+        everything = self._n + summary.n
+        delta = summary.mean - self._mean
+        self._squares += summary.squares + delta * delta * (self._n * summary.n / everything)
+        self._mean += delta * (summary.n / everything)
+        self._n = everything
 
     def snapshot(self) -> TensorStatsSnapshot:
         """What is known now, on the CPU and independent of what comes."""
-        if self._counts is None:
+        if self._counts is None or self._zeros is None:
             return TensorStatsSnapshot()
         counts = self._counts.cpu()
         rows = None
@@ -128,108 +185,88 @@ class TensorStats:
             variance=self._squares / self._n if self._n else math.nan,
         )
 
-    def _channel_axis(self, values: torch.Tensor) -> int | None:
-        if self._axis is None or not -values.ndim <= self._axis < values.ndim:
-            return None
-        return self._axis % values.ndim
 
-    def _count_zeros(
-        self, values: torch.Tensor, counts: torch.Tensor, axis: int | None, by_row: torch.Tensor | None
-    ) -> torch.Tensor | None:
-        """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any.
-
-        Returns those of each row.
-        """
-        near = (int(counts[ZERO]), int(counts[MINUS_ZERO]))
-        positive = _count_zero_bits(values) if near[0] else 0
-        negative = _count_minus_zero(values) if near[1] else 0
-        only_zeros = near == (positive, negative)
-        self._zeros += torch.tensor([positive, negative])
-        if by_row is None or axis is None:
-            return None
-        if only_zeros:
-            return by_row[:, [ZERO, MINUS_ZERO]]
-        some = values.narrow(axis, 0, by_row.shape[0])
-        others = [other for other in range(values.ndim) if other != axis]
-        is_zero, signed = some == 0, some.signbit()
-        if not others:
-            return torch.stack((is_zero & ~signed, is_zero & signed), 1).long()
-        return torch.stack(((is_zero & ~signed).sum(others), (is_zero & signed).sum(others)), 1)
-
-    def _look_for_life(
-        self, values: torch.Tensor, axis: int, by_row: torch.Tensor, row_zeros: torch.Tensor
-    ) -> None:
-        channels = values.shape[axis]
-        others = [other for other in range(values.ndim) if other != axis]
-        if by_row.shape[0] == channels:
-            alive = row_zeros.sum(1) != values.numel() // channels
-        elif others:
-            # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
-            alive = (values.amin(others) != 0) | (values.amax(others) != 0)
-        else:
-            alive = values != 0
-        if self._alive is None or self._alive.shape[0] < channels:
-            grown = torch.zeros(channels, dtype=torch.bool, device=values.device)
-            if self._alive is not None:
-                grown[: self._alive.shape[0]] = self._alive
-            self._alive = grown
-        self._alive[:channels] |= alive
-
-    def _add_moments(self, finite: torch.Tensor) -> None:
-        n = finite.numel()
-        if n == 0:
-            return
-        low, high = (float(end) for end in torch.aminmax(finite))
-        self._min, self._max = min(self._min, low), max(self._max, high)
-        size = max(abs(low), abs(high))
-        if finite.dtype is torch.float32 and size < _SAFE and self._is_centred:
-            mean = float(finite.sum(dtype=torch.float64)) / n
-            squares = max(_sum_of_squares(finite) - n * mean * mean, 0.0)
-        else:
-            shift = self._mean if self._n and low <= self._mean <= high else low / 2 + high / 2
-            if size > _SAFE:
-                finite = finite.double()
-            if finite.dtype is torch.float32:
-                shift = float(np.float32(shift))  # as it will be subtracted
-            differences = (finite - shift).double()
-            total = float(differences.sum())
-            mean = shift + total / n
-            squares = max(float(torch.dot(differences, differences)) - total * total / n, 0.0)
-        everything = self._n + n
-        delta = mean - self._mean
-        self._squares += squares + delta * delta * (self._n * n / everything)
-        self._mean += delta * (n / everything)
-        self._n = everything
-
-    @property
-    def _is_centred(self) -> bool:
-        """Whether the mean is small beside the deviation, so that squares need not be taken from the mean."""
-        return self._n > 0 and self._mean * self._mean * self._n <= 4 * self._squares
+def _summary(values: torch.Tensor, axis: int | None, limit: int, centred: bool) -> Summary:
+    counts, rows = _counted(values, axis, 0 if axis is None else min(values.shape[axis], limit))
+    zeros, row_zeros = _zeros(values, counts, axis, rows)
+    alive = None
+    if axis is not None and rows is not None and row_zeros is not None:
+        alive = _alive(values, axis, rows, row_zeros)
+    flat = values.reshape(-1)
+    special = counts[SPECIAL].sum()
+    moments = _moments(flat if not special else flat[flat.isfinite()], centred)
+    return Summary(counts, zeros, rows, row_zeros, alive, *moments)
 
 
-def _count_zero_bits(values: torch.Tensor) -> int:
-    # numpy counts many times faster than torch does.
-    return values.numel() - int(np.count_nonzero(_bits(values))) if _on_cpu(values) else _count(values == 0)
+def _zeros(
+    values: torch.Tensor, counts: torch.Tensor, axis: int | None, rows: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
+    near = (int(counts[ZERO]), int(counts[MINUS_ZERO]))
+    zeros = (
+        _count_zero_bits(values) if near[0] else 0,
+        _count_minus_zero(values) if near[1] else 0,
+    )
+    everywhere = torch.tensor(zeros)
+    if rows is None or axis is None:
+        return everywhere, None
+    if near == zeros:
+        return everywhere, rows[:, [ZERO, MINUS_ZERO]]
+    some = values.narrow(axis, 0, rows.shape[0])
+    others = _others(values, axis)
+    is_zero, signed = some == 0, some.signbit()
+    of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & ~signed, is_zero & signed)]
+    return everywhere, torch.stack(of_rows, 1)
 
 
-def _count_minus_zero(values: torch.Tensor) -> int:
-    if not _on_cpu(values):
-        return _count((values == 0) & values.signbit())
-    bits = _bits(values)
-    return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
+def _alive(values: torch.Tensor, axis: int, rows: torch.Tensor, row_zeros: torch.Tensor) -> torch.Tensor:
+    channels = values.shape[axis]
+    others = _others(values, axis)
+    if rows.shape[0] == channels:
+        return row_zeros.sum(1) != values.numel() // channels
+    if not others:
+        return values != 0
+    # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
+    return (values.amin(others) != 0) | (values.amax(others) != 0)
 
 
-def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
-    numbers = values.numpy()
-    return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)
+def _moments(finite: torch.Tensor, centred: bool) -> tuple[int, float, float, float, float]:
+    """Number, mean, sum of squared differences from the mean, least and largest value."""
+    n = finite.numel()
+    if n == 0:
+        return 0, 0.0, 0.0, math.inf, -math.inf
+    low, high = (float(end) for end in torch.aminmax(finite))
+    size = max(abs(low), abs(high))
+    if finite.dtype is torch.float32 and size < _SAFE and centred:
+        total, squares = _sums(finite)
+        around = squares - total * total / n
+        if total * total <= 4 * n * around:  # centred as it was thought to be
+            return n, total / n, around, low, high
+    shift = low / 2 + high / 2
+    if size > _SAFE:
+        finite = finite.double()
+    if finite.dtype is torch.float32:
+        shift = float(np.float32(shift))  # as it will be subtracted
+    differences = (finite - shift).double()
+    total = float(differences.sum())
+    squares = max(float(torch.dot(differences, differences)) - total * total / n, 0.0)
+    return n, shift + total / n, squares, low, high
 
 
-def _on_cpu(values: torch.Tensor) -> bool:
-    return values.device.type == "cpu"
+def _sums(values: torch.Tensor) -> tuple[float, float]:
+    """Of values and of squares: in float32 along short rows, in float64 over them."""
+    whole = values.numel() // ROW * ROW
+    rest = values[whole:].double()
+    total, squares = float(rest.sum()), float(torch.dot(rest, rest))
+    if whole:
+        rows = values[:whole].view(-1, 1, ROW)
+        total += float(rows.sum(2).sum(dtype=torch.float64))
+        squares += float(torch.bmm(rows, rows.transpose(1, 2)).sum(dtype=torch.float64))
+    return total, squares
 
 
-def _count(mask: torch.Tensor) -> int:
-    return int(mask.sum())
+def _others(values: torch.Tensor, axis: int) -> list[int]:
+    return [other for other in range(values.ndim) if other != axis]
 
 
 def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
@@ -262,20 +299,36 @@ def _counted(values: torch.Tensor, axis: int | None, rows: int) -> tuple[torch.T
     return torch.bincount(bins.reshape(-1), minlength=RAW), by_row
 
 
-def _sum_of_squares(values: torch.Tensor) -> float:
-    """In float32 along short rows, in float64 over them."""
-    whole = values.numel() // ROW * ROW
-    rows = values[:whole].view(-1, 1, ROW)
-    rest = values[whole:].double()
-    total = torch.bmm(rows, rows.transpose(1, 2)).sum(dtype=torch.float64) if whole else 0.0
-    return float(total) + float(torch.dot(rest, rest))
-
-
-def _grown(before: torch.Tensor | None, shape: tuple[int, int], device: torch.device) -> torch.Tensor:
-    """Rows of zeros, with what was there before in the first."""
-    if before is not None and before.shape[0] >= shape[0]:
+def _grown(before: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
+    """What was there before, with as many rows as `like` has at least."""
+    if before is not None and len(before) >= len(like):
         return before
-    fresh = torch.zeros(shape, dtype=torch.int64, device=device)
+    fresh = torch.zeros_like(like)
     if before is not None:
-        fresh[: before.shape[0]] = before
+        fresh[: len(before)] = before
     return fresh
+
+
+def _count_zero_bits(values: torch.Tensor) -> int:
+    # numpy counts many times faster than torch does.
+    return values.numel() - int(np.count_nonzero(_bits(values))) if _on_cpu(values) else _count(values == 0)
+
+
+def _count_minus_zero(values: torch.Tensor) -> int:
+    if not _on_cpu(values):
+        return _count((values == 0) & values.signbit())
+    bits = _bits(values)
+    return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
+
+
+def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
+    numbers = values.numpy()
+    return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)
+
+
+def _on_cpu(values: torch.Tensor) -> bool:
+    return values.device.type == "cpu"
+
+
+def _count(mask: torch.Tensor) -> int:
+    return int(mask.sum())

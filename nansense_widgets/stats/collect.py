@@ -17,7 +17,7 @@ from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, TensorStats
+from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, Summary, TensorStats, summarise
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 
@@ -83,9 +83,11 @@ class _Bucket:
         self._note = ""
         self._collapsed: LayerStatsSnapshot | None = None
 
-    def fold(self, tensor: torch.Tensor, batch: int, *, gradient: bool) -> None:
-        with self._lock, unobserved():
-            (self._gradients if gradient else self._activations).fold(tensor)
+    def add(self, shared: _Shared, batch: int, *, gradient: bool) -> None:
+        with self._lock:
+            stats = self._gradients if gradient else self._activations
+            for summary in shared.summaries(stats):
+                stats.add(summary)
             if batch != self._last_batch:
                 self._batches += 1
                 self._last_batch = batch
@@ -114,6 +116,31 @@ class _Bucket:
             )
 
 
+class _Shared:
+    """One tensor that several layers may give (a scope gives what the last layer in it gives)."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._version = _version(tensor)
+        self._summaries: dict[tuple[int | None, int], list[Summary]] = {}
+        self.outputs: list[_Output] = []
+        """Layers that wait for its gradient."""
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        return self._tensor() is tensor and self._version == _version(tensor)
+
+    def summaries(self, stats: TensorStats) -> list[Summary]:
+        """What is to be added to `stats`, computed once for all that look at it alike."""
+        key = (stats.axis, stats.limit)
+        found = self._summaries.get(key)
+        if found is None:
+            tensor = self._tensor()
+            assert tensor is not None  # who asks holds it
+            found = summarise(tensor, stats.axis, stats.limit, centred=stats.is_centred)
+            self._summaries[key] = found
+        return found
+
+
 class _Output(NamedTuple):
     """One output of a layer, and how many axes it has."""
 
@@ -136,6 +163,7 @@ class BatchFold:
         self._collector = collector
         self._position = position
         self._architecture = architecture
+        self._shared: dict[int, _Shared] = {}
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
@@ -153,6 +181,7 @@ class BatchFold:
             handle.remove()
         self._handles.clear()
         self._nodes.clear()
+        self._shared.clear()
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
@@ -167,45 +196,58 @@ class BatchFold:
         if tensor is None:
             return
         output = _Output(layer, path, tensor.ndim)
-        try:
-            if why := unreadable(tensor) or _sparse(tensor):
-                self._bucket(output).note(why)
-                return
-            if not again:
-                self._fold(output, tensor, gradient=False)
-            if tensor.requires_grad and torch.is_grad_enabled():
-                node, index = gradient_edge(tensor)
-                self._handles.append(node.register_prehook(_FoldGradient(self, output, index)))
-                if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
-                    self._nodes.append(node)
-        except Exception as error:  # an instrument must not end the run
-            self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
+        listens = tensor.requires_grad and torch.is_grad_enabled()
+        with unobserved():
+            try:
+                if why := unreadable(tensor) or _sparse(tensor):
+                    self._bucket(output).note(why)
+                    return
+                shared = self._shared.get(id(tensor))
+                if shared is None or not shared.is_of(tensor):
+                    shared = self._shared[id(tensor)] = _Shared(tensor)
+                    if listens:
+                        self._listen(shared, tensor)
+                shared.outputs.append(output)
+                if not again:
+                    self._fold(output, shared, tensor, gradient=False)
+            except Exception as error:  # an instrument must not end the run
+                self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
 
-    def add_gradient(self, output: _Output, gradient: torch.Tensor) -> None:
+    def _listen(self, shared: _Shared, tensor: torch.Tensor) -> None:
+        node, index = gradient_edge(tensor)
+        self._handles.append(node.register_prehook(_FoldGradient(self, shared, index)))
+        if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
+            self._nodes.append(node)
+
+    def add_gradient(self, outputs: Sequence[_Output], gradient: torch.Tensor) -> None:
         """Fold a gradient that flows through a value; those of `torch.autograd.grad` are passed over."""
-        try:
-            _, aside = self._passes.current()
-            if aside or _sparse(gradient):
-                return
-            scale = self._scaling.scale
-            with unobserved():
+        with unobserved():
+            try:
+                _, aside = self._passes.current()
+                if aside or _sparse(gradient):
+                    return
+                scale = self._scaling.scale
                 plain = gradient if scale is None else unscale(gradient, scale)
-            self._fold(output, plain, gradient=True)
-        except Exception as error:  # never an error in the user's backward
-            self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
+                shared = _Shared(plain)
+                for output in outputs:
+                    self._fold(output, shared, plain, gradient=True)
+            except Exception as error:  # never an error in the user's backward
+                for output in outputs:
+                    self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
 
-    def _fold(self, output: _Output, tensor: torch.Tensor, *, gradient: bool) -> None:
+    def _fold(self, output: _Output, shared: _Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
         if not self._architecture.traced and self._axes(output) is None:
-            with unobserved():  # the first forward tells the axes of many layers, but only when it is over
-                self._waiting.append((output, tensor.detach().clone(), gradient))
+            # The first forward tells the axes of many layers, but only when it is over.
+            self._waiting.append((output, tensor.detach().clone(), gradient))
             return
-        self._bucket(output).fold(tensor, self._position.batch_idx, gradient=gradient)
+        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
 
     def finish(self, architecture: Architecture) -> None:
         """Fold what had to wait for the axes."""
         self._architecture = architecture
-        for output, tensor, gradient in self._waiting:
-            self._bucket(output).fold(tensor, self._position.batch_idx, gradient=gradient)
+        with unobserved():
+            for output, tensor, gradient in self._waiting:
+                self._bucket(output).add(_Shared(tensor), self._position.batch_idx, gradient=gradient)
         self._waiting.clear()
 
     def _axes(self, output: _Output) -> Axes | None:
@@ -220,16 +262,19 @@ class BatchFold:
 class _FoldGradient:
     """Hands the gradient that flows through a node to the fold; a graph may outlive its batch."""
 
-    def __init__(self, fold: BatchFold, output: _Output, index: int) -> None:
+    def __init__(self, fold: BatchFold, shared: _Shared, index: int) -> None:
         self._fold = weakref.ref(fold)
-        self._output = output
+        self._shared = shared
         self._index = index
 
     def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         fold, gradient = self._fold(), gradients[self._index]
         if fold is not None and gradient is not None and not torch.compiler.is_compiling():
-            with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
-                fold.add_gradient(self._output, gradient)
+            fold.add_gradient(self._shared.outputs, gradient)
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version
 
 
 def _sparse(tensor: torch.Tensor) -> str:

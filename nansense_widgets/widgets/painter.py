@@ -6,11 +6,16 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+from nansense_widgets.run.ending import before_exit
+
 __all__ = ["Painter"]
 
 Job = Callable[[], None]
 
 IDLE_S = 10.0
+
+LAST_WAIT_S = 5.0
+"""How long the end of the process waits for a picture."""
 
 
 class Painter:
@@ -24,7 +29,19 @@ class Painter:
         self._jobs: deque[tuple[str, Job]] = deque()
         self._thread: threading.Thread | None = None
         self._busy = False
+        self._stopped = False
         self.error = ""
+        before_exit(self, Painter.stop)
+
+    def stop(self) -> None:
+        """Drop what waits, and wait for the job that is being done."""
+        with self._changed:
+            self._stopped = True
+            self._jobs.clear()
+            self._changed.notify_all()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(LAST_WAIT_S)
 
     def submit(self, job: Job) -> None:
         """Run `job` after those before it."""
@@ -41,6 +58,8 @@ class Painter:
 
     def _put(self, key: str, job: Job) -> None:
         with self._changed:
+            if self._stopped:
+                return
             if key and any(waiting == key for waiting, _ in self._jobs):
                 self._jobs = deque((k, job if k == key else j) for k, j in self._jobs)
             else:
@@ -53,7 +72,7 @@ class Painter:
     def _run(self) -> None:
         while True:
             with self._changed:
-                if not self._changed.wait_for(lambda: bool(self._jobs), IDLE_S):
+                if not self._changed.wait_for(lambda: self._jobs or self._stopped, IDLE_S) or self._stopped:
                     self._thread = None  # a session that nobody looks at keeps no thread
                     return
                 _, job = self._jobs.popleft()

@@ -65,7 +65,7 @@ def test_checkpointed_block_is_recorded_once(reentrant: bool) -> None:
 @pytest.mark.parametrize(
     "reentrant",
     [
-        pytest.param(True, marks=pytest.mark.xfail(strict=True, reason="only the first pass counts")),
+        True,
         False,
     ],
 )

@@ -1,0 +1,48 @@
+"""A process that ends while threads of ours compute ends well."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import itertools, torch
+from torch import nn
+import nansense_widgets
+
+model = nn.Sequential(nn.Linear(400, 400), nn.ReLU(), nn.Linear(400, 400))
+session = nansense_widgets.start(model)
+session.watch("*")
+session.set_stats_scope("all")
+session.set_update_frequency(unit="batch")
+
+def loop():
+    for _ in session.batches(itertools.count(), phase="train"):
+        model(torch.randn(256, 400)).sum().backward()
+
+session.step_run()
+session.launch(loop)
+dashboard = session.dashboard()
+cards = [
+    {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False, "transform": "none",
+     "part": "magnitude", "first": 0, "count": 400, "px": 56, "depth": 0}
+    for layer in ("0", "1", "2")
+]
+dashboard.send = lambda message, buffers=None: message["type"] == "strips" and dashboard.handle(
+    {"type": "ack", "view": "v", "seq": message["seq"]}
+)
+dashboard.handle({"type": "want", "view": "v", "cards": cards})
+import time
+time.sleep(0.3)
+print("the end")
+"""
+
+
+def test_threads_inside_torch_do_not_abort_the_end_of_the_process() -> None:
+    for _ in range(3):
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        assert "the end" in done.stdout
+        assert "terminate called" not in done.stderr
