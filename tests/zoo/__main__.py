@@ -1,0 +1,70 @@
+"""`python -m tests.zoo torchvision|transformers [filter …]`: run the zoo, print a table."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+
+from tests.zoo import report
+from tests.zoo.check import check
+from tests.zoo.subject import Case
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.zoo", description=__doc__)
+    parser.add_argument("package", choices=["torchvision", "transformers"])
+    parser.add_argument("filters", nargs="*", help="names, globs or families; none means all")
+    parser.add_argument("--markdown", action="store_true", help="end with the lists for the documentation")
+    parser.add_argument("--page", type=Path, help="a page to put these lists into: docs/guide/models.md")
+    parser.add_argument("--verbose", action="store_true", help="also reasons and loose layers of each model")
+    options = parser.parse_args()
+
+    os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched, whatever a configuration asks for
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    print(report.COLUMNS, flush=True)
+    outcomes = []
+    for case in _chosen(_cases(options.package), options.filters):
+        outcome = check(case)
+        outcomes.append(outcome)
+        print(report.row(outcome, verbose=options.verbose), flush=True)
+    print(report.summary(outcomes))
+    lists = report.markdown(options.package, outcomes)
+    if options.markdown:
+        print(lists)
+    if options.page is not None:
+        report.put_into(options.page, options.package, lists)
+    return 1 if not outcomes or any(outcome.failures for outcome in outcomes) else 0
+
+
+def _cases(package: str) -> Iterable[Case]:
+    if package == "torchvision":
+        from tests.zoo import torchvision_models
+
+        return torchvision_models.cases()
+    from tests.zoo import transformers_models
+
+    return transformers_models.cases()
+
+
+def _chosen(cases: Iterable[Case], filters: list[str]) -> list[Case]:
+    return [
+        case
+        for case in cases
+        if not filters
+        or any(fnmatch.fnmatchcase(case.name, f) or fnmatch.fnmatchcase(case.family, f) for f in filters)
+    ]
+
+
+
+if __name__ == "__main__":
+    sys.exit(main())
