@@ -13,7 +13,7 @@ from torch.optim import Optimizer
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
-from nansense_widgets.capture.selection import select_layers
+from nansense_widgets.capture.selection import chosen_axes, select_layers
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.errors import SessionStateError
 from nansense_widgets.media.inputs import InputConfig
@@ -325,10 +325,80 @@ class Session:
         self._hub.changed()
         return [name for name in before if name in names]
 
+    def watch_attention(self, *layers: str) -> list[str]:
+        """Watch layers and form their attention weights too, one map a head; returns the names.
+
+        Torch's fused attention never forms them. They are computed beside the forward, from the same queries,
+        keys and masks, before dropout, and appear as the output `.attention_weights` of the layer, of shape
+        (batch, heads, queries, keys), from the next captured batch on.
+
+        Args:
+            layers: as for `watch`; those that cannot give attention weights are left out. Modules of class
+                `MultiheadAttention` and ops `scaled_dot_product_attention` can. A model that computes its
+                weights itself has them in one of its own layers (`softmax`, most often).
+
+        Raises:
+            TypeError: if one is no string.
+            ValueError: if no layer is given or one matches none that can give attention weights.
+        """
+        if self._capture is None:
+            return []
+        nodes = self.architecture.nodes
+        found = select_layers(self.architecture, layers, also=(), on_trust=False)
+        names = [name for name in found if nodes[name].gives_attention]
+        if not names:
+            able = ", ".join(name for name in nodes if nodes[name].gives_attention) or "none known yet"
+            raise ValueError(f"layers={layers!r} can give no attention weights; those that can: {able}")
+        self._capture.watch_attention(names)
+        self._hub.redraw()
+        return names
+
+    def unwatch_attention(self, *layers: str) -> list[str]:
+        """Form no more attention weights of these layers (none given: of all); they stay watched.
+
+        Raises `TypeError` and `ValueError` as `unwatch`.
+        """
+        if self._capture is None:
+            return []
+        before = self._capture.attention
+        names = select_layers(self.architecture, layers, also=before, on_trust=False) if layers else before
+        self._capture.unwatch_attention(names)
+        self._hub.redraw()
+        return [name for name in before if name in names]
+
+    def set_axes(
+        self, layer: str, *, channel: int | str | None = "auto", batch: int | str | None = "auto"
+    ) -> None:
+        """Say which axes of a layer's output are channel and batch, where its class does not tell (or errs).
+
+        Layers after it that keep its axes follow. Nothing is captured anew: what is shown is drawn again.
+
+        Args:
+            layer: name of a layer, or of one of its outputs (`"lstm[1][0]"`).
+            channel: number of an axis (negative: from the end), None for no channel axis, `"auto"` as the
+                layer's class says.
+            batch: the same; None: the tensor is one sample.
+
+        Raises:
+            TypeError, ValueError: for an unknown layer, an axis that its output does not have, or one axis
+                for both.
+        """
+        if self._capture is None:
+            return
+        self._check_open()
+        axes = chosen_axes(self.architecture, layer, channel, batch)
+        self._capture.choose_axes(layer, axes)
+        self._hub.redraw()
+
     @property
     def watched_layers(self) -> tuple[str, ...]:
         """Watched layers, in the order they were asked for."""
         return self._capture.watched if self._capture is not None else ()
+
+    @property
+    def attention_layers(self) -> tuple[str, ...]:
+        """Watched layers whose attention weights are formed too."""
+        return self._capture.attention if self._capture is not None else ()
 
     @property
     def layer_names(self) -> list[str]:
@@ -346,6 +416,11 @@ class Session:
         return self._capture.architecture
 
     # ------------------------------------------------------------------ where the run stands
+
+    @property
+    def inputs(self) -> InputConfig:
+        """How inputs are shown: the `input_*` arguments of `start`."""
+        return self._inputs
 
     @property
     def enabled(self) -> bool:

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 import { pieceSize } from "../src/strips/exact";
 import { pagingOf, wantedChannels } from "../src/strips/paging";
 import { pixelsFor, planBar, planTiles, rangeText, tileSize, visibleChannels } from "../src/strips/plan";
+import { visible } from "../src/strips/tokens";
 import { blockMean, readingText, spotText } from "../src/strips/readout";
 
 describe("tiles", () => {
@@ -91,5 +92,18 @@ describe("paging", () => {
     expect(wantedChannels({ ...showing, strip: { ...tiles, layout: "bar", channels: 100 } })).toEqual({ first: 0, count: 100 });
     expect(wantedChannels({ ...showing, strip: { ...tiles, layout: "bar", channels: 5000 } }).count).toBe(15 * 70);
     expect(wantedChannels({ ...showing, strip: undefined }).first).toBe(0);
+  });
+});
+
+describe("token ids", () => {
+  it("are one thing to ask for, with no pages", () => {
+    const strip = { layout: "ids", tile: [0, 0], channels: 0 } as const;
+    const showing = { strip: { ...strip, tile: [0, 0] as [number, number] }, average: false, width: 400, ratio: 1, scrollTop: 0 };
+    expect(wantedChannels(showing)).toEqual({ first: 0, count: 1 });
+    expect(pagingOf(showing).page).toBe(0);
+  });
+  it("show the blanks in their text", () => {
+    expect(visible(" the\n")).toBe("\u00b7the\u21b5");
+    expect(visible("")).toBe("\u2205");
   });
 });

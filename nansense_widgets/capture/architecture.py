@@ -6,7 +6,7 @@ import fnmatch
 from dataclasses import dataclass
 from typing import Literal
 
-from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.axes import Axes, AxesRule
 
 __all__ = ["Architecture", "ArchitectureNode"]
 
@@ -24,13 +24,16 @@ class ArchitectureNode:
         parameters: names of the parameters it owns or, for an op, uses directly.
         parameter_count: elements of the parameters of it and all below it; tied ones count once.
         output_shapes: shapes of its output tensors in the last traced forward that ran it.
+        output_paths: what continues the layer's name for each of them: "" or e.g. `[1][0]`, `.logits`.
         calls: how often it ran in the last traced batch.
         ran: whether it ran in any traced forward.
         is_scope: whether other layers lie inside it.
         aliases: other names of the same module.
         note: what else to know, e.g. why it never ran; else empty.
-        axes: channel and batch axis of the output, from its class or, for ops and modules that keep their
-            input's axes, from the layers before it; None if not known.
+        axes: channel and batch axis of the first output, from its class or, for ops and modules that keep
+            their input's axes, from the layers before and after it; None if not known.
+        gives_attention: whether `session.watch_attention` can form its attention weights.
+        axes_rule: the same for every output and number of axes; None if not known.
     """
 
     name: str
@@ -41,12 +44,15 @@ class ArchitectureNode:
     parameters: tuple[str, ...] = ()
     parameter_count: int = 0
     output_shapes: tuple[tuple[int, ...], ...] = ()
+    output_paths: tuple[str, ...] = ()
     calls: int = 0
     ran: bool = False
     is_scope: bool = False
     aliases: tuple[str, ...] = ()
     note: str = ""
     axes: Axes | None = None
+    axes_rule: AxesRule | None = None
+    gives_attention: bool = False
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,11 @@ class Architecture:
     edges: frozenset[tuple[str, str]]
     traced: bool = False
     version: int = 0
+
+    def axes(self, layer: str, path: str, ndim: int) -> Axes | None:
+        """Axes of one output of a layer, if they are known for that number of axes."""
+        node = self.nodes.get(layer)
+        return None if node is None or node.axes_rule is None else node.axes_rule.axes(path, ndim)
 
     def select(self, pattern: str) -> list[str]:
         """Names that a pattern means: a name, a glob over names (`stage1.*`), or a class (`Conv2d`).

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 from torch import nn
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
-from nansense_widgets.capture.axes import axes_of
+from nansense_widgets.capture.attention import gives_attention
+from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.flow import with_axes
 from nansense_widgets.capture.forward import input_name
 from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
@@ -25,10 +28,26 @@ class ArchitectureBuilder:
 
     def __init__(self, model: nn.Module) -> None:
         self._version = 0
-        self.rebuild(model)
+        self._chosen: dict[str, Axes] = {}
+        self._lock = threading.Lock()  # axes may be chosen on any thread
+        self._start(model)
+        self.architecture = self._build(0)
 
     def rebuild(self, model: nn.Module) -> None:
         """Read the model's modules anew and forget the forwards seen so far."""
+        with self._lock:
+            self._start(model)
+            self._renew()
+
+    def choose_axes(self, output: str, axes: Axes | None) -> None:
+        """Let the user's axes of a layer or one of its outputs stand; None: as its class says again."""
+        with self._lock:
+            self._chosen.pop(output, None)
+            if axes is not None:
+                self._chosen[output] = axes
+            self._renew()
+
+    def _start(self, model: nn.Module) -> None:
         self.index = ModuleIndex.of(model)
         inputs = [input_name(self.index, name) for name in self.index.inputs]
         self.names = OpNames([*self.index.modules, *inputs])
@@ -36,8 +55,8 @@ class ArchitectureBuilder:
         self._ran: dict[Node, Ran] = {}
         self._order: dict[Node, None] = {}
         self._edges: set[tuple[str, str]] = set()
+        self._called_directly: dict[str, str] = {}
         self._traced = False
-        self.architecture = self._build(self._version)
 
     def let_go(self) -> None:
         """Drop the model; the architecture stays as it is."""
@@ -47,17 +66,27 @@ class ArchitectureBuilder:
         """Merge a traced batch; True if that changed the architecture."""
         if not trace.ran:
             return False
+        with self._lock:
+            self._merge(trace)
+            return self._renew()
+
+    def _merge(self, trace: Trace) -> None:
         self.names.settle(trace.op_counts)
         for node, ran in trace.ran.items():
             known = self._ran.get(node)
             if known is not None:
                 ran.parameters |= known.parameters
                 if not ran.calls:
-                    ran.shapes = ran.shapes or known.shapes
+                    latest = ran if ran.shapes else known
+                    ran.shapes, ran.paths = latest.shapes, latest.paths
             self._ran[node] = ran
             self._order.setdefault(node)
+        for module, op in trace.called_directly.items():
+            self._called_directly.setdefault(module, self._name(op))
         self._edges.update((self._name(a), self._name(b)) for a, b in trace.edges)
         self._traced = True
+
+    def _renew(self) -> bool:
         fresh = self._build(self._version + 1)
         if (fresh.nodes, fresh.edges) == (self.architecture.nodes, self.architecture.edges):
             return False
@@ -90,7 +119,7 @@ class ArchitectureBuilder:
         scopes = {node.parent for node in nodes.values()}
         for name in scopes & nodes.keys():
             nodes[name] = _as_scope(nodes[name], any(_inside(n, name) and n.ran for n in nodes.values()))
-        _spread_axes(nodes, self._edges)
+        nodes = with_axes(nodes, self._edges, self.index.modules, self._chosen)
         return Architecture(
             model=type(self.index.root).__name__,
             nodes=nodes,
@@ -106,6 +135,7 @@ class ArchitectureBuilder:
             "input",
             "input",
             output_shapes=ran.shapes if ran else (),
+            output_paths=ran.paths if ran else (),
             calls=ran.calls if ran else 0,
             ran=ran is not None,
         )
@@ -120,8 +150,10 @@ class ArchitectureBuilder:
             hyperparameters=ran.detail,
             parameters=tuple(sorted(ran.parameters)),
             output_shapes=ran.shapes,
+            output_paths=ran.paths,
             calls=ran.calls,
             ran=True,
+            gives_attention=gives_attention(None, key.op),
         )
 
     def _module(self, name: str) -> ArchitectureNode:
@@ -138,15 +170,21 @@ class ArchitectureBuilder:
             parameters=tuple(prefix + p for p in own),
             parameter_count=parameter_count(module),
             output_shapes=ran.shapes if ran else (),
+            output_paths=ran.paths if ran else (),
             calls=ran.calls if ran else 0,
             ran=ran is not None and ran.calls > 0,
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
+            gives_attention=gives_attention(module, ""),
             note="" if ran or not self._traced else self._why_never(name),
-            axes=axes_of(module),
         )
 
     def _why_never(self, name: str) -> str:
         parent = self.index.modules.get(_parent(name, self.index.modules))
+        if name in self._called_directly:
+            return (
+                "never called: its forward() was called directly, which no hook sees; "
+                f"op {self._called_directly[name]!r} is part of it"
+            )
         if isinstance(parent, nn.MultiheadAttention):
             return "not called as a module: the attention around it uses its weights"
         if isinstance(self.index.modules[name], (nn.ModuleList, nn.ModuleDict)):
@@ -159,25 +197,6 @@ class ArchitectureBuilder:
 def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
     note = "" if ran_inside and node.note == "never ran" else node.note
     return replace(node, is_scope=True, ran=node.ran or ran_inside, note=note)
-
-
-def _spread_axes(nodes: dict[str, ArchitectureNode], edges: set[tuple[str, str]]) -> None:
-    """Layers of unknown axes take those of a layer that feeds them; scopes those of a layer inside."""
-    sources: dict[str, list[str]] = {}
-    for a, b in sorted(edges):
-        sources.setdefault(b, []).append(a)
-    for name, node in list(nodes.items()):  # in order of execution, so that axes flow on
-        if node.axes is not None or not node.output_shapes:
-            continue
-        rank = len(node.output_shapes[0])
-        inside = [n for n in reversed(nodes) if _inside(nodes[n], name)] if node.is_scope else []
-        for other in (*sources.get(name, ()), *inside):
-            near = nodes.get(other)
-            if near is None or near.axes is None or not near.output_shapes:
-                continue
-            if len(near.output_shapes[0]) == rank:
-                nodes[name] = replace(node, axes=near.axes)
-                break
 
 
 def _inside(node: ArchitectureNode, scope: str) -> bool:

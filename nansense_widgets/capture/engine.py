@@ -13,11 +13,13 @@ from torch import nn
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
+from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.run.position import BatchPosition
@@ -49,6 +51,7 @@ class CaptureEngine:
             self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
         self._watched: dict[str, None] = {}
+        self._attention: dict[str, None] = {}
         self._number = 0
         self._traced_phases: set[tuple[str, int]] = set()
         self._under_way: _Capture | None = None
@@ -74,7 +77,29 @@ class CaptureEngine:
     def unwatch(self, layers: Sequence[str]) -> None:
         """Stop to watch layers."""
         with self._lock:
-            self._watched = {name: None for name in self._watched if name not in set(layers)}
+            dropped = set(layers)
+            self._watched = {name: None for name in self._watched if name not in dropped}
+            self._attention = {name: None for name in self._attention if name not in dropped}
+
+    @property
+    def attention(self) -> tuple[str, ...]:
+        """Watched layers whose attention weights are formed too."""
+        return tuple(self._attention)
+
+    def watch_attention(self, layers: Sequence[str]) -> None:
+        """Watch layers, and form their attention weights, from the next captured batch on."""
+        with self._lock:
+            self._watched = {**self._watched, **dict.fromkeys(layers)}
+            self._attention = {**self._attention, **dict.fromkeys(layers)}
+
+    def unwatch_attention(self, layers: Sequence[str]) -> None:
+        """Form no more attention weights; the layers stay watched."""
+        with self._lock:
+            self._attention = {name: None for name in self._attention if name not in set(layers)}
+
+    def choose_axes(self, output: str, axes: Axes | None) -> None:
+        """Let the user's axes of an output stand; None: as the layer's class says again."""
+        self._builder.choose_axes(output, axes)
 
     # ------------------------------------------------------------ around a batch (training thread)
 
@@ -106,7 +131,13 @@ class CaptureEngine:
         trace = Trace(names) if pauses or new else None
         self._traced_phases.add((position.phase, position.epoch))
         capture = _Capture(
-            self.model, self._builder, self.watched, self._optimizers, trace, compiled=self._compiled
+            self.model,
+            self._builder,
+            self.watched,
+            self.attention,
+            self._optimizers,
+            trace,
+            compiled=self._compiled,
         )
         self._under_way = capture
         capture.install()
@@ -172,6 +203,7 @@ class _Capture:
         model: nn.Module,
         builder: ArchitectureBuilder,
         watched: tuple[str, ...],
+        attention: tuple[str, ...],
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
         *,
@@ -182,17 +214,18 @@ class _Capture:
         self._thread = threading.current_thread()
         self._watched = watched
         self._builder = builder
-        self._collector = Collector()
+        selected, self._weights_part = select_parameters(model, watched, builder.architecture)
+        self._parameters = ParameterWatch(selected, optimizers)
+        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
         self._forward = ForwardWatch(
             builder.index,
             builder.names,
             frozenset(watched),
-            self._collector.take,
+            self._collector,
+            frozenset(attention),
             trace,
             self._forward_failed,
         )
-        selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        self._parameters = ParameterWatch(selected, optimizers)
         self._forward_error = ""
         self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
 
@@ -217,7 +250,7 @@ class _Capture:
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
         layers, notes = self._collector.finish()
-        weights, gradients, state, settings = self._parameters.finish()
+        parameters = self._parameters.finish()
         in_hooks = self._collector.seconds + self._parameters.seconds
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
@@ -227,18 +260,24 @@ class _Capture:
             position=position,
             number=number,
             layers=layers,
-            weights=weights,
-            weight_gradients=gradients,
-            optimizer_state=state,
-            optimizer_hyperparams=settings,
+            weights=parameters.weights,
+            weight_gradients=parameters.gradients,
+            weight_reasons=parameters.reasons,
+            weight_gradient_reasons=parameters.gradient_reasons,
+            optimizer_state=parameters.state,
+            optimizer_hyperparams=parameters.settings,
             weights_part=self._weights_part,
             complete=complete,
             watched=self._watched,
             missing=notes,
+            notes=tuple(self._parameters.notes()),
             cost=Cost(
                 layers=len(layers),
                 bytes=_bytes(
-                    _tensors(layers), weights.values(), gradients.values(), *map(dict.values, state.values())
+                    _tensors(layers),
+                    parameters.weights.values(),
+                    parameters.gradients.values(),
+                    *map(dict.values, parameters.state.values()),
                 ),
                 seconds=in_hooks + self.seconds + time.perf_counter() - began,
             ),
@@ -246,7 +285,10 @@ class _Capture:
 
     def _why_missing(self, name: str) -> str:
         node = self._builder.architecture.nodes.get(name)
-        if node is None and name in self._builder.index.inputs:
+        is_input = name in self._builder.index.inputs if node is None else node.kind == "input"
+        if is_input and not self._forward.root_called:
+            return "not captured: the model itself was not called, only parts of it or its forward()"
+        if node is None and is_input:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"

@@ -12,28 +12,36 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
+from nansense_widgets.capture.attention import maps_of_call
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.ops import op_detail, op_kind
+from nansense_widgets.capture.passes import in_backward
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.capture.values import Kept
 
-__all__ = ["ForwardWatch", "in_backward"]
-
-Take = Callable[[str, int, Any], None]
-"""`take(layer, call, value)`: keep the tensors in `value`, now."""
+__all__ = ["ForwardWatch"]
 
 
-def in_backward() -> bool:
-    """Whether autograd runs on this thread: a forward now is a recomputation (activation checkpointing)."""
-    return bool(torch._C._current_graph_task_id() != -1)
+class Taker(Protocol):
+    """What a watch hands values to."""
+
+    def take(self, layer: str, call: int, value: Any) -> None:
+        """Keep the tensors in `value`, now."""
+
+    def add_maps(self, layer: str, call: int, maps: Kept) -> None:
+        """Attention weights that were formed beside a call of the layer."""
+
+    def recomputed(self, layer: str, value: Any) -> None:
+        """`value` is computed a second time, in the backward."""
 
 
 @dataclass
@@ -53,7 +61,8 @@ class ForwardWatch:
 
     Args:
         names: names of ops, settled in earlier batches.
-        taps: layers whose values go to `take` at the moment they exist.
+        taps: layers whose values go to `taker` at the moment they exist.
+        maps: those of them whose attention weights are wanted too.
         trace: records the architecture as well, if given.
         on_error: told of an error of ours; the watch then stops and the forward goes on.
     """
@@ -63,14 +72,16 @@ class ForwardWatch:
         index: ModuleIndex,
         names: OpNames,
         taps: frozenset[str],
-        take: Take,
+        taker: Taker,
+        maps: frozenset[str],
         trace: Trace | None,
         on_error: Callable[[Exception], None],
     ) -> None:
         self._index = index
         self._names = names
         self._taps = taps
-        self._take = take
+        self._taker = taker
+        self._maps = maps
         self._trace = trace
         self._on_error = on_error
         self._thread = threading.get_ident()
@@ -84,6 +95,7 @@ class ForwardWatch:
         self._hooked: set[str] = set()
         self._left: dict[str, int] = {}
         """The call that a module with hooks of the user's own has just left."""
+        self.root_called = False
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -131,6 +143,7 @@ class ForwardWatch:
             elif self._wants_ops and self._mode is None and not self._is_fused():
                 self._push_mode()
             if module is self._index.root:
+                self.root_called = True
                 # Frames up: Module._call_impl's inner function, which holds the keywords. Torch gives
                 # them to a module's own pre-hooks only, and such a hook would be part of the model: of a
                 # deep copy or a pickle taken during the batch. A torch that keeps them elsewhere shows no
@@ -148,14 +161,17 @@ class ForwardWatch:
                 self._trace.node(layer, "input").calls += 1
                 self._trace.produce(layer, value)
             if layer in self._taps:
-                self._take(layer, call, value)
+                self._taker.take(layer, call, value)
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         # When the forward raised, torch calls this without the keywords and with no output.
         if torch.compiler.is_compiling():
             return
         name = self._index.names.get(id(module))
-        if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+        if name is None or self._broken or threading.get_ident() != self._thread:
+            return
+        if in_backward():
+            self._leave_again(name, rest)
             return
         try:
             if not any(frame.module is module for frame in self._stack):
@@ -169,7 +185,9 @@ class ForwardWatch:
                     if name in self._hooked:
                         self._left[name] = frame.call
                     elif name in self._taps:
-                        self._take(name, frame.call, output)
+                        self._taker.take(name, frame.call, output)
+                    if name in self._maps:
+                        self._taker.add_maps(name, frame.call, maps_of_call(module, args, kwargs))
                     if self._trace is not None:
                         self._trace_call(frame, args, kwargs, output)
             if not self._stack:
@@ -180,6 +198,14 @@ class ForwardWatch:
                 self._push_mode()
         except Exception as error:
             self._fail(error)
+
+    def _leave_again(self, name: str, rest: tuple[Any, ...]) -> None:
+        if len(rest) == 2 and name in self._taps:
+            try:
+                with torch._C.DisableTorchFunction():
+                    self._taker.recomputed(name, rest[1])
+            except Exception as error:
+                self._fail(error)
 
     def _trace_call(self, frame: _Frame, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         trace = self._trace
@@ -195,7 +221,7 @@ class ForwardWatch:
             trace.consume(frame.name, (args, kwargs))
             trace.produce(frame.name, output)
         else:
-            ran.shapes = tuple(tuple(tensor.shape) for _, tensor in leaves(output))
+            trace.gave(frame.name, output)
 
     def take_after_user_hooks(self, name: str, output: Any) -> None:
         """Keep the output of a module that has hooks of the user's own, as they left it."""
@@ -203,7 +229,7 @@ class ForwardWatch:
             return
         try:
             with torch._C.DisableTorchFunction():
-                self._take(name, self._left.get(name, 1), output)
+                self._taker.take(name, self._left.get(name, 1), output)
         except Exception as error:
             self._fail(error)
 
@@ -234,17 +260,22 @@ class ForwardWatch:
             frame.inner += 1
             key = OpKey(frame.name, kind.name, ordinal)
             layer = self._names.get(key)
-            if layer is None and not self._taps.isdisjoint(OpNames.guesses(key)):
-                layer = next(guess for guess in OpNames.guesses(key) if guess in self._taps)
+            if layer is None:
+                layer = next((guess for guess in self._names.guesses(key) if guess in self._taps), None)
             if layer in self._taps and layer is not None:
                 call = self._calls[layer] = self._calls.get(layer, 0) + 1
-                self._take(layer, call, value)
+                self._taker.take(layer, call, value)
+                if layer in self._maps:
+                    self._taker.add_maps(layer, call, maps_of_call(None, args, kwargs))
             if self._trace is not None:
                 ran = self._trace.node(key, kind.name)
                 ran.calls += 1
                 ran.detail = op_detail(args, kwargs)
                 self._trace.consume(key, (args, kwargs))
                 self._trace.produce(key, value)
+                direct = self._index.called_directly(frame.module)
+                if direct is not None and all(above.name != direct for above in self._stack):
+                    self._trace.call_directly(direct, key)
         except Exception as error:
             self._fail(error)
 

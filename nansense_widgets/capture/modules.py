@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from dataclasses import dataclass
+from types import CodeType, FrameType
 from typing import Any
 
 from torch import nn
@@ -12,6 +14,9 @@ from torch.nn.parameter import UninitializedParameter
 from nansense_widgets.capture.leaves import leaves
 
 __all__ = ["ModuleIndex", "unwrap"]
+
+FRAMES = 16
+"""Python frames looked at from an op up to the forward that it belongs to."""
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -35,6 +40,8 @@ class ModuleIndex:
     aliases: dict[str, str]
     inputs: tuple[str, ...]
     """Names of the forward's parameters; `*name` and `**name` for variadic ones."""
+    forward_codes: frozenset[CodeType]
+    """Code of the modules' forwards, by which their frames are known."""
 
     @staticmethod
     def of(model: nn.Module) -> ModuleIndex:
@@ -53,13 +60,31 @@ class ModuleIndex:
             names = {id(model): only}
         else:
             modules.pop("", None)
-        return ModuleIndex(model, modules, names, aliases, _inputs(model))
+        codes = {code for module in modules.values() if (code := _forward_code(module)) is not None}
+        return ModuleIndex(model, modules, names, aliases, _inputs(model), frozenset(codes))
 
     def is_current(self) -> bool:
         """Whether the model still has the same modules under the same names."""
         if is_plain_leaf(self.root):
             return id(self.root) in self.names
         return {id(module): name for name, module in self.root.named_modules()} == self.names
+
+    def called_directly(self, inside: nn.Module) -> str | None:
+        """Name of a module whose `forward` runs now although the innermost module *called* is `inside`.
+
+        Read off the Python frames of the op under way. A frame's variables are looked at only where its code
+        is the forward of a module class of this model, since looking at them copies them.
+        """
+        frame: FrameType | None = sys._getframe(1)
+        own = _forward_code(inside)
+        for _ in range(FRAMES):
+            frame = None if frame is None else frame.f_back
+            if frame is None or frame.f_code is own:
+                return None
+            if frame.f_code in self.forward_codes:
+                module = frame.f_locals.get(frame.f_code.co_varnames[0]) if frame.f_code.co_varnames else None
+                return None if module is inside else self.names.get(id(module))
+        return None
 
     def bind_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments of one call of the root by the forward's parameter names."""
@@ -98,6 +123,11 @@ def may_run_fused(module: nn.Module) -> bool:
 def parameter_count(module: nn.Module) -> int:
     """Elements of all parameters of the module and below, tied ones once, uninitialised ones not at all."""
     return sum(p.numel() for p in module.parameters() if not isinstance(p, UninitializedParameter))
+
+
+def _forward_code(module: nn.Module) -> CodeType | None:
+    code = getattr(type(module).forward, "__code__", None)
+    return code if isinstance(code, CodeType) else None
 
 
 def _inputs(model: nn.Module) -> tuple[str, ...]:

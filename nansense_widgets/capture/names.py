@@ -39,11 +39,11 @@ class OpNames:
         """The op of a name."""
         return self._keys.get(name)
 
-    @staticmethod
-    def guesses(key: OpKey) -> tuple[str, ...]:
+    def guesses(self, key: OpKey) -> tuple[str, ...]:
         """Names that a new op may get once its forward is over."""
         numbered = _join(key.scope, f"{key.op}{key.ordinal + 1}")
-        return (numbered, _join(key.scope, key.op)) if key.ordinal == 0 else (numbered,)
+        names = (numbered, _join(key.scope, key.op)) if key.ordinal == 0 else (numbered,)
+        return tuple(name for name in names if name not in self._taken)
 
     def settle(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Name what is new, given how many ops of each (scope, name) the longest call of a scope had."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import threading
 import time
 import weakref
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
-from nansense_widgets.capture.values import Kept, keep, to_cpu
+from nansense_widgets.capture.scaling import LossScaling
+from nansense_widgets.capture.values import Kept, keep, to_cpu, unscale
 
-__all__ = ["ParameterWatch", "select_parameters"]
+__all__ = ["ParameterValues", "ParameterWatch", "select_parameters"]
 
 ALL_BYTES = 32 * 2**20
 """Up to this size all parameters of a model are copied into a snapshot, above it the watched layers' ones."""
@@ -30,10 +34,9 @@ def select_parameters(
 
     Those of a layer are its own, those below it and, for an op, those it uses directly.
     """
-    everything = {
-        name: p for name, p in model.named_parameters() if not isinstance(p, UninitializedParameter)
-    }
-    if sum(p.numel() * p.element_size() for p in everything.values()) <= ALL_BYTES:
+    everything = dict(model.named_parameters())
+    sized = (p for p in everything.values() if not isinstance(p, UninitializedParameter))
+    if sum(p.numel() * p.element_size() for p in sized) <= ALL_BYTES:
         return everything, ""
     wanted: set[str] = set()
     for layer in layers:
@@ -44,105 +47,173 @@ def select_parameters(
     return chosen, f"parameters of the {len(layers)} watched layers only: {len(chosen)} of {len(everything)}"
 
 
+@dataclass
+class ParameterValues:
+    """What a batch leaves behind of its parameters, by parameter name; see `BatchSnapshot`."""
+
+    weights: dict[str, torch.Tensor] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    gradients: dict[str, torch.Tensor] = field(default_factory=dict)
+    gradient_reasons: dict[str, str] = field(default_factory=dict)
+    state: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
+    settings: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
 class ParameterWatch:
     """Reads gradients at the moment the optimizer uses them, so that `zero_grad` may come any time after.
 
     Args:
         parameters: what to read, by name.
         optimizers: the session's optimizers; parameters in none of them are read when their gradient
-            has been accumulated.
+            has been accumulated too, since the loop may update them by itself.
     """
 
     def __init__(self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer]) -> None:
         self._parameters = parameters
         self._optimizers = optimizers
         self._gradients: dict[str, Kept] = {}
+        self._scaled: set[str] = set()
+        """Kept gradients that are still multiplied by the scale of a `GradScaler`."""
         self._handles: list[RemovableHandle] = []
         self.seconds = 0.0
         """Time spent copying inside the user's backward and step."""
         self._names = {id(p): name for name, p in parameters.items()}
+        self._thread = threading.get_ident()
+        self._reached: set[str] = set()
+        """Parameters whose gradient backward has accumulated in this batch."""
+        self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
+        self.scaling = LossScaling(self._after_scaler)
 
     def install(self) -> None:
         """Begin to listen."""
         self._before = {name: _Gradient(p) for name, p in self._parameters.items()}
-        stepped: set[int] = set()
         for optimizer in self._optimizers:
-            stepped.update(id(p) for group in optimizer.param_groups for p in group["params"])
-            self._handles.append(optimizer.register_step_pre_hook(self._before_step))
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    if (name := self._names.get(id(parameter))) is not None:
+                        self._owner[name] = optimizer
+        # Torch's hook on all optimizers, so that one that `start` was not given, or that the loop made
+        # later, is heard too.
+        self._handles.append(register_optimizer_step_pre_hook(self._before_step))
         for parameter in self._parameters.values():
-            if id(parameter) not in stepped and parameter.requires_grad and parameter.is_leaf:
+            lazy = isinstance(parameter, UninitializedParameter)
+            if not lazy and parameter.requires_grad and parameter.is_leaf:
                 self._handles.append(parameter.register_post_accumulate_grad_hook(self._accumulated))
+        self.scaling.install()
 
     def remove(self) -> None:
         """Stop listening."""
+        self.scaling.remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def finish(
-        self,
-    ) -> tuple[
-        dict[str, torch.Tensor],
-        dict[str, torch.Tensor],
-        dict[str, dict[str, torch.Tensor]],
-        dict[str, dict[str, float]],
-    ]:
-        """Stop listening; return weights, gradients, optimizer state and hyperparameters, by parameter."""
+    def finish(self) -> ParameterValues:
+        """Stop listening; read what is there now."""
         self.remove()
-        weights: dict[str, torch.Tensor] = {}
-        gradients: dict[str, torch.Tensor] = {}
+        found = ParameterValues()
+        skipped = {id(optimizer) for optimizer in self.scaling.skipped()}
         for name, parameter in self._parameters.items():
-            kept = to_cpu(keep(parameter))
+            kept = to_cpu(keep(parameter, "row"))
             if kept.tensor is not None:
-                weights[name] = kept.tensor
-            used = self._gradients.get(name)
-            # A gradient that this batch did not touch is an earlier one's (validation after training).
-            before = self._before.get(name)
-            touched = before is None or before.is_touched(parameter)
-            if used is None and parameter.grad is not None and touched:
-                used = keep(parameter.grad)
-            if used is not None and (gradient := to_cpu(used).tensor) is not None:
-                gradients[name] = gradient
-        state: dict[str, dict[str, torch.Tensor]] = {}
-        settings: dict[str, dict[str, float]] = {}
+                found.weights[name] = kept.tensor
+            if why := kept.reason or kept.part:
+                found.reasons[name] = why
+            used = to_cpu(self._gradient(name, parameter, skipped))
+            if used.tensor is not None:
+                found.gradients[name] = used.tensor
+            if why := used.reason or used.part:
+                found.gradient_reasons[name] = why
         for optimizer in self._optimizers:
             for group in optimizer.param_groups:
                 numeric = {key: float(v) for key, value in group.items() if (v := _number(value)) is not None}
                 for parameter in group["params"]:
-                    name_or_none = self._names.get(id(parameter))
-                    if name_or_none is None:
+                    known = self._names.get(id(parameter))
+                    if known is None:
                         continue
-                    settings.setdefault(name_or_none, {}).update(numeric)
-                    entries = state.setdefault(name_or_none, {})
+                    found.settings.setdefault(known, {}).update(numeric)
+                    entries = found.state.setdefault(known, {})
                     held = optimizer.state.get(parameter, {})
                     for key, value in held.items() if isinstance(held, dict) else ():
                         tensor = _as_tensor(value)
                         if tensor is not None:
                             entries[str(key)] = tensor
-        return weights, gradients, state, settings
+        return found
+
+    def notes(self) -> list[str]:
+        """What happened to the steps of this batch, if it is worth a word."""
+        return [
+            f"{self._label(optimizer)}: step skipped, because GradScaler found Inf or NaN in a gradient"
+            for optimizer in self.scaling.skipped()
+        ]
+
+    def _label(self, optimizer: Optimizer) -> str:
+        numbers = [i for i, known in enumerate(self._optimizers, 1) if known is optimizer]
+        several = f" {numbers[0]}" if numbers and len(self._optimizers) > 1 else ""
+        return f"{type(optimizer).__name__}{several}"
+
+    def _gradient(self, name: str, parameter: nn.Parameter, skipped: set[int]) -> Kept:
+        used = self._gradients.get(name)
+        owner = self._owner.get(name)
+        # A gradient that this batch did not touch is an earlier one's (validation after training).
+        before = self._before.get(name)
+        touched = before is None or before.is_touched(parameter)
+        if used is None and parameter.grad is not None and touched:
+            used = _kept(parameter.grad)
+            if self._is_scaled(owner):
+                self._scaled.add(name)
+        if used is None:
+            if name in self._reached:
+                return Kept(None, "no gradient: it was set to None before an optimizer stepped with it")
+            return Kept(None, _why_no_gradient(parameter))
+        # A fused optimizer divides the gradients in its own step, which it does not take then.
+        fused = owner is not None and getattr(owner, "_step_supports_amp_scaling", False)
+        scaled = name in self._scaled or (fused and id(owner) in skipped)
+        if scaled and used.tensor is not None and self.scaling.scale is not None:
+            return Kept(unscale(used.tensor, self.scaling.scale), part=used.part)
+        return used
+
+    def _is_scaled(self, owner: Optimizer | None) -> bool:
+        if owner is None:
+            return self.scaling.scale is not None
+        return not self.scaling.is_unscaled(owner)
+
+    def _read(self, optimizer: Optimizer) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter))
+                if name is not None:
+                    self._take(name, parameter, optimizer)
+
+    def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
+        began = time.perf_counter()
+        with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
+            if parameter.grad is not None:
+                self._gradients[name] = _kept(parameter.grad)
+                self._scaled.discard(name)
+                if self._is_scaled(owner):
+                    self._scaled.add(name)
+        self.seconds += time.perf_counter() - began
+
+    def _after_scaler(self, optimizer: Optimizer) -> None:
+        self._read(optimizer)
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
             return  # a compiled step: its gradients are read at the batch's end
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None:
             return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
-        began = time.perf_counter()
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                name = self._names.get(id(parameter))
-                if name is not None and parameter.grad is not None:
-                    self._gradients[name] = _kept(parameter.grad)
-        self.seconds += time.perf_counter() - began
+        self._read(optimizer)
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         if torch.compiler.is_compiling():
             return
-        began = time.perf_counter()
-        if parameter.grad is not None:
-            self._gradients[self._names[id(parameter)]] = _kept(parameter.grad)
-        self.seconds += time.perf_counter() - began
+        name = self._names[id(parameter)]
+        self._reached.add(name)
+        if name not in self._owner:  # an optimizer will step with it, after clipping and all
+            self._take(name, parameter, None)
 
 
 class _Gradient:
@@ -161,13 +232,23 @@ class _Gradient:
         return _version(gradient) != self._version
 
 
+def _why_no_gradient(parameter: torch.Tensor) -> str:
+    if isinstance(parameter, UninitializedParameter):
+        return "no gradient: uninitialised until its first forward"
+    if not parameter.requires_grad:
+        return "no gradient: frozen (requires_grad is False)"
+    if parameter.grad is not None:
+        return "no gradient: backward did not reach it in this batch (`.grad` is left from an earlier one)"
+    return "no gradient: backward did not reach it in this batch"
+
+
 def _version(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
 def _kept(tensor: torch.Tensor) -> Kept:
     try:
-        return keep(tensor)
+        return keep(tensor, "row")
     except Exception as error:  # never an error in the user's step
         return Kept(None, f"{type(error).__name__}: {error}")
 

@@ -1,4 +1,4 @@
-"""From what a user types to layer names."""
+"""From what a user types to layer names and axes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import difflib
 from collections.abc import Iterable
 
 from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.flow import split_output
 
-__all__ = ["select_layers"]
+__all__ = ["chosen_axes", "select_layers"]
 
 
 def select_layers(
@@ -40,3 +42,50 @@ def select_layers(
             )
         chosen.update(dict.fromkeys(found))
     return list(chosen)
+
+
+def chosen_axes(architecture: Architecture, output: object, channel: object, batch: object) -> Axes | None:
+    """Axes that a user gave for a layer or one of its outputs; None if both are left to the layer's class.
+
+    Raises:
+        TypeError, ValueError: naming the argument that is wrong.
+    """
+    if not isinstance(output, str):
+        raise TypeError(f"layer={output!r} must be the name of a layer or of one of its outputs (a string)")
+    layer, path = split_output(output, architecture.nodes)
+    node = architecture.nodes.get(layer)
+    if node is None:
+        select_layers(architecture, [output], also=(), on_trust=False)  # says what is close
+        raise ValueError(f"layer={output!r} must be one layer, not a pattern")
+    shapes = dict(zip(node.output_paths, node.output_shapes, strict=True))
+    path = node.output_paths[0] if not path and node.output_paths else path
+    if shapes and path not in shapes:
+        known = ", ".join(layer + known for known in shapes)
+        raise ValueError(f"layer={output!r} is no output of {layer}; it has {known}")
+    ndim = len(shapes[path]) if shapes else None
+    if channel == "auto" and batch == "auto":
+        return None
+    known_axes = None if ndim is None else architecture.axes(layer, path, ndim)
+    axes = Axes(
+        _axis("channel", channel, ndim, None if known_axes is None else known_axes.channel),
+        _axis("batch", batch, ndim, 0 if known_axes is None else known_axes.batch),
+        chosen=True,
+    )
+    both = axes.channel is not None and axes.batch is not None
+    if both and ndim is not None and axes.channel % ndim == axes.batch % ndim:  # type: ignore[operator]
+        raise ValueError(f"channel={channel!r} and batch={batch!r} must be different axes")
+    return axes
+
+
+def _axis(name: str, value: object, ndim: int | None, auto: int | None) -> int | None:
+    if value == "auto":
+        return auto
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be the number of an axis, None or 'auto'")
+    if ndim is not None and not -ndim <= value < ndim:
+        raise ValueError(
+            f"{name}={value!r} must be an axis of a tensor with {ndim} axes, from {-ndim} to {ndim - 1}"
+        )
+    return value

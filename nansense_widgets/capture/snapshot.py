@@ -16,14 +16,18 @@ __all__ = ["BatchSnapshot", "Cost", "LayerCall", "LeafValue"]
 class LeafValue:
     """One output tensor of one call of a layer, and the gradient of the loss with respect to it.
 
-    Several backward calls in one batch add up.
+    Several `backward` calls in one batch add up. Passes of `torch.autograd.grad` (a gradient penalty) are
+    counted only where no `backward` reached the value.
 
     Attributes:
         path: continues the layer's name (`""`, `[1][0]`, `.logits`).
         activation: a copy from the moment when the value existed; later ops in place do not show in it.
         activation_reason: why `activation` is None, else empty.
-        gradient: in the shape of the activation.
+        activation_note: what else to know of it, e.g. that it was formed beside the forward; else empty.
+        gradient: in the shape of the activation, and its dtype; float32 where a half-precision one was
+            divided by the scale of a `GradScaler`.
         gradient_reason: why `gradient` is None, else empty.
+        gradient_note: what else to know of it, e.g. `sum of 2 passes`; else empty.
         part: what was kept of a tensor above 64 MiB, e.g. `first 8 of 32 samples`; else empty.
     """
 
@@ -32,6 +36,8 @@ class LeafValue:
     activation_reason: str
     gradient: torch.Tensor | None
     gradient_reason: str
+    activation_note: str = ""
+    gradient_note: str = ""
     part: str = ""
 
 
@@ -73,9 +79,12 @@ class BatchSnapshot:
         layers: all calls (up to 64) and output tensors of each watched layer that ran.
         weights: values at the end of the batch, so after `optimizer.step()`, by parameter name as in
             `model.named_parameters()`.
-        weight_gradients: by parameter name. With `start(optimizer=)` those that the optimizer used (after
-            clipping, before a later `zero_grad`); otherwise as backward accumulated them. In a batch
-            without a backward (validation), what `parameter.grad` still holds from an earlier one.
+        weight_gradients: by parameter name. Those that a torch optimizer used (after clipping, before a
+            later `zero_grad`); where none stepped, as backward accumulated them. Without the scale of a
+            `GradScaler`. A gradient left over from an earlier batch is not among them.
+        weight_reasons: by parameter name, why its value is not here or not all of it, e.g.
+            `uninitialised until its first forward`, `first 512 of 30000 rows`.
+        weight_gradient_reasons: the same for gradients, e.g. `frozen: requires_grad is False`.
         optimizer_state: parameter name to state key to tensor; scalar entries (Adam's `step`) are 0-dim.
         optimizer_hyperparams: parameter name to the numeric settings of its group (`lr`, `momentum`, …);
             True and False are 1.0 and 0.0.
@@ -86,6 +95,7 @@ class BatchSnapshot:
         complete: False if the loop broke off or raised inside the batch.
         watched: the layers that were watched in this batch.
         missing: layer name to why it has no values here, or not of all calls.
+        notes: what else happened in the batch, e.g. a step that a `GradScaler` skipped.
         cost: what taking the snapshot cost.
     """
 
@@ -94,6 +104,8 @@ class BatchSnapshot:
     layers: Mapping[str, tuple[LayerCall, ...]] = field(default_factory=dict)
     weights: Mapping[str, torch.Tensor] = field(default_factory=dict)
     weight_gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    weight_reasons: Mapping[str, str] = field(default_factory=dict)
+    weight_gradient_reasons: Mapping[str, str] = field(default_factory=dict)
     optimizer_state: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
     optimizer_hyperparams: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     custom_activations: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
@@ -102,6 +114,7 @@ class BatchSnapshot:
     complete: bool = True
     watched: tuple[str, ...] = ()
     missing: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
     cost: Cost = Cost(0, 0, 0.0)
 
     @property

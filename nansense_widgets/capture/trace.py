@@ -31,6 +31,7 @@ class Ran:
     detail: str = ""
     calls: int = 0
     shapes: tuple[tuple[int, ...], ...] = ()
+    paths: tuple[str, ...] = ()
     parameters: set[str] = field(default_factory=set)
 
 
@@ -44,6 +45,7 @@ class Trace:
     def __init__(self, parameter_names: dict[int, str]) -> None:
         self.ran: dict[Node, Ran] = {}
         self.edges: set[tuple[Node, Node]] = set()
+        self.called_directly: dict[str, OpKey] = {}
         self.op_counts: dict[tuple[str, str], int] = {}
         self._parameter_names = parameter_names
         # Weak: a trace must not keep activations alive that the user's forward lets go.
@@ -70,15 +72,20 @@ class Trace:
 
     def produce(self, node: Node, value: Any) -> None:
         """Note that `node` made the tensors in `value` (or changed them in place)."""
-        shapes = []
+        self.gave(node, value)
         for _, tensor in leaves(value):
-            shapes.append(tuple(tensor.shape))
             self._own(node, tensor)
             base = tensor._base
             if base is not None and base in self._producers and tensor._version:
                 # An op in place on a view changes what it is a view of.
                 self._own(node, base)
-        self.ran[node].shapes = tuple(shapes)
+
+    def gave(self, node: Node, value: Any) -> None:
+        """Note the shapes of what `node` gave."""
+        outputs = list(leaves(value))
+        ran = self.ran[node]
+        ran.paths = tuple(path for path, _ in outputs)
+        ran.shapes = tuple(_shape(tensor) for _, tensor in outputs)
 
     def alias(self, value: Any, source: Any) -> None:
         """Note that the tensors in `value` are those in `source` under another name."""
@@ -91,6 +98,10 @@ class Trace:
     def end_forward(self) -> None:
         """The outermost forward is over: let its graph go."""
         self._grad_fns.clear()
+
+    def call_directly(self, module: str, op: OpKey) -> None:
+        """Note that `module.forward()` was called, past the call that hooks see; `op` ran in it."""
+        self.called_directly.setdefault(module, op)
 
     def _own(self, node: Node, tensor: torch.Tensor) -> None:
         self._producers[tensor] = node
@@ -121,3 +132,8 @@ class Trace:
             else:
                 front.extend(step for step, _ in grad_fn.next_functions if step is not None)
         return found
+
+
+def _shape(tensor: torch.Tensor) -> tuple[int, ...]:
+    # A nested tensor in strided layout has no shape: asking for it raises.
+    return () if tensor.is_nested and tensor.layout is torch.strided else tuple(tensor.shape)

@@ -10,7 +10,7 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Kept", "keep", "unobserved"]
+__all__ = ["Kept", "keep", "to_cpu", "unobserved", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -40,8 +40,11 @@ def unobserved() -> Iterator[None]:
             yield
 
 
-def keep(tensor: torch.Tensor) -> Kept:
-    """Copy a tensor as it is now; it stays on its device until `to_cpu`, so that nothing waits for a GPU."""
+def keep(tensor: torch.Tensor, unit: str = "sample") -> Kept:
+    """Copy a tensor as it is now; it stays on its device until `to_cpu`, so that nothing waits for a GPU.
+
+    Of a tensor above 64 MiB the first items of its first axis are copied; `unit` is what one of them is.
+    """
     reason = _unreadable(tensor)
     if reason:
         return Kept(None, reason)
@@ -53,8 +56,8 @@ def keep(tensor: torch.Tensor) -> Kept:
             samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
             if samples == 0:
                 one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
-                return Kept(None, f"not captured: one sample takes {one:,.0f} MiB, above the limit of 64 MiB")
-            part = f"first {samples} of {source.shape[0]} samples"
+                return Kept(None, f"not captured: one {unit} takes {one:,.0f} MiB, above the limit of 64 MiB")
+            part = f"first {samples} of {source.shape[0]} {unit}s"
             source = source[:samples]
         return Kept(source.clone(), part=part)
 
@@ -65,6 +68,12 @@ def to_cpu(kept: Kept) -> Kept:
         return kept
     with unobserved():
         return Kept(kept.tensor.cpu(), kept.reason, kept.part)
+
+
+def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """A gradient of a scaled loss divided by the scale, in float32 at least: half would lose small ones."""
+    wide = tensor if tensor.dtype is torch.float64 or tensor.is_complex() else tensor.float()
+    return wide / scale.to(wide.device, non_blocking=True)
 
 
 def _unreadable(tensor: torch.Tensor) -> str:

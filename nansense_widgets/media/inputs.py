@@ -14,8 +14,9 @@ __all__ = ["InputConfig", "InputTransform", "MeanStd"]
 MeanStd = float | Sequence[float]
 """One number for all channels, or one a channel."""
 
-InputTransform = Callable[[torch.Tensor], torch.Tensor]
-"""Maps an input that is no picture, one sample of shape (C, H, W), to 1 or 3 channels that can be drawn."""
+InputTransform = Callable[[torch.Tensor], Any]
+"""Maps one sample of an input to what can be shown: a tensor of shape (C, H, W) to 1 or 3 channels, or token
+ids of shape (T,) to their text, as one string (`tokenizer.decode`) or as a list of T strings."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class InputConfig:
     mean: MeanStd | Mapping[str, MeanStd] | None = None
     std: MeanStd | Mapping[str, MeanStd] | None = None
     transform: InputTransform | Mapping[str, InputTransform] | None = None
+
+    def transform_for(self, name: str) -> InputTransform | None:
+        """The transform of one input."""
+        found = self.transform.get(name) if isinstance(self.transform, Mapping) else self.transform
+        return found if callable(found) else None
 
     def __post_init__(self) -> None:
         for name, value in (("input_mean", self.mean), ("input_std", self.std)):

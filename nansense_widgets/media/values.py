@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 Transform = Literal["none", "abs", "square"]
+Part = Literal["magnitude", "real", "imaginary"]
 Floats = npt.NDArray[np.floating[Any]]
 
 
@@ -65,6 +66,16 @@ def unreadable(tensor: torch.Tensor) -> str:
     if tensor.numel() == 0:
         return f"empty: shape {tuple(tensor.shape)}"
     return ""
+
+
+def drawable(tensor: torch.Tensor, part: Part) -> torch.Tensor:
+    """The numbers that are drawn of a tensor: dequantized, and the part of complex ones that is looked at."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.is_complex() and part != "magnitude":
+        plain = torch.view_as_real(tensor.detach().resolve_conj())
+        return plain[..., 0 if part == "real" else 1]
+    return tensor
 
 
 def dtype_name(dtype: torch.dtype) -> str:

@@ -10,6 +10,7 @@ ACTIONS = frozenset(
     {
         "cancel",
         "request_snapshot",
+        "set_axes",
         "set_update_frequency",
         "step_batch",
         "step_epoch",
@@ -18,13 +19,19 @@ ACTIONS = frozenset(
         "step_until_position",
         "stop",
         "unwatch",
+        "unwatch_attention",
         "watch",
+        "watch_attention",
     }
 )
 """What a browser may call; anything else a message asks for is refused."""
 
-_POSITIONAL = {"watch": "layers", "unwatch": "layers"}
+_POSITIONAL = dict.fromkeys(("watch", "unwatch", "watch_attention", "unwatch_attention"), "layers")
 """Actions whose list argument is spread over positional parameters."""
+
+
+_NONE_MEANS = frozenset({"channel", "batch"})
+"""Arguments for which None is a value to be shown, not the default."""
 
 
 class UnknownActionError(ValueError):
@@ -46,7 +53,9 @@ def call_text(name: str, args: dict[str, Any]) -> str:
     shown = [repr(value) for value in positional[:6]]
     if len(positional) > 6:
         shown.append(f"…{len(positional) - 6} more")
-    shown += [f"{key}={value!r}" for key, value in keywords.items() if value is not None]
+    shown += [
+        f"{key}={value!r}" for key, value in keywords.items() if value is not None or key in _NONE_MEANS
+    ]
     return f"session.{name}({', '.join(shown)})"
 
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from nansense_widgets.capture.architecture import ArchitectureNode
+from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValue
 from nansense_widgets.media.layout import TensorLayout, choose_layout
 from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
-from nansense_widgets.media.values import Range
+from nansense_widgets.media.values import Range, drawable, dtype_name
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
+from nansense_widgets.widgets.tokens import are_tokens, tokens_of
 
 __all__ = ["CardPainter"]
 
@@ -50,11 +51,12 @@ class CardPainter:
             note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))
         why = self._why_missing(snapshot, layer, calls, want["call"])
         strips = [
-            self._strip(snapshot, kind, leaves[index], node, want, buffers)
+            self._strip(snapshot, kind, leaves[index], want, buffers)
             if leaves and not why
             else _missing(kind, why)
             for kind in ("activations", "gradients")
         ]
+        can = node is not None and node.gives_attention
         return {
             "layer": layer,
             "cls": "" if node is None else node.cls,
@@ -64,6 +66,8 @@ class CardPainter:
             "leaf": index,
             "leaves": [layer + leaf.path for leaf in leaves],
             "note": note,
+            "axes": self._axes_choice(layer, leaves[index]) if leaves else None,
+            "attention": "none" if not can else "on" if layer in self._source.attention_layers else "off",
             "strips": strips,
         }
 
@@ -90,9 +94,10 @@ class CardPainter:
         if tensor is None:
             reply["missing"] = reason
             return reply, b""
-        node = self._source.architecture.nodes.get(layer)
+        tensor = drawable(tensor, want["part"])
+        layout = _layout(tensor, self._source.architecture.axes(layer, leaf.path, tensor.ndim))
         corners = None if window is None else (window[0], window[1], window[2], window[3])
-        tile = exact_tile(tensor, _layout(tensor, node), _view(want), channel=channel, window=corners)
+        tile = exact_tile(tensor, layout, _view(want), channel=channel, window=corners)
         if isinstance(tile, Missing):
             reply["missing"] = tile.reason
             return reply, b""
@@ -105,18 +110,22 @@ class CardPainter:
         snapshot: BatchSnapshot | None,
         kind: protocol.Kind,
         leaf: LeafValue,
-        node: ArchitectureNode | None,
         want: protocol.CardWant,
         buffers: list[bytes],
     ) -> protocol.Strip:
         tensor, reason = _tensor(leaf, kind)
         if tensor is None or snapshot is None:
             return _missing(kind, reason)
-        layout = _layout(tensor, node)
-        key = (want["layer"], want["call"], leaf.path, kind, want["sample"])
-        known = self._range(snapshot.number, key, tensor, layout, want["sample"])
+        axes = self._source.architecture.axes(want["layer"], leaf.path, tensor.ndim)
+        about = leaf.activation_note if kind == "activations" else leaf.gradient_note
+        if axes is not None and are_tokens(tensor, axes):
+            return self._tokens(kind, tensor, axes, want)
+        drawn = drawable(tensor, want["part"])
+        layout = _layout(drawn, axes)
+        key = (want["layer"], want["call"], leaf.path, kind, want["sample"], want["part"], layout)
+        known = self._range(snapshot.number, key, drawn, layout, want["sample"])
         picture = (
-            known if isinstance(known, Missing) else render_strip(tensor, layout, _view(want), known=known)
+            known if isinstance(known, Missing) else render_strip(drawn, layout, _view(want), known=known)
         )
         if isinstance(picture, Missing):
             return _missing(kind, picture.reason)
@@ -126,10 +135,12 @@ class CardPainter:
             "missing": "",
             "layout": picture.layout,
             "shape": list(picture.shape),
-            "dtype": picture.dtype,
-            "axes": picture.axes,
+            "dtype": dtype_name(tensor.dtype),
+            "axes": _named(picture.axes, tensor, want["part"]),
             "samples": picture.samples,
             "kept": leaf.part,
+            "about": about,
+            "tokens": None,
             "channels": picture.channels,
             "first": picture.first,
             "count": picture.count,
@@ -160,6 +171,41 @@ class CardPainter:
             return f"there was no call {number} in this batch: {len(calls)} in all"
         return ""
 
+    def _tokens(
+        self, kind: protocol.Kind, tensor: torch.Tensor, axes: Axes, want: protocol.CardWant
+    ) -> protocol.Strip:
+        strip = _missing(kind, "-")
+        strip["missing"], strip["layout"] = "", "ids"
+        strip["shape"], strip["dtype"] = list(tensor.shape), dtype_name(tensor.dtype)
+        strip["samples"] = 0 if axes.batch is None or tensor.ndim < 2 else tensor.shape[axes.batch]
+        strip["axes"] = "T" if not strip["samples"] else "B T" if axes.batch == 0 else "T B"
+        text = self._source.inputs.transform_for(want["layer"])
+        sample = want["sample"]
+        if strip["samples"] and not 0 <= sample < strip["samples"]:
+            return _missing(kind, f"there is no sample {sample}: the batch has {strip['samples']}")
+        try:
+            tokens = tokens_of(tensor, axes, sample, text)
+        except Exception as error:  # noqa: BLE001  the user's own function: the ids are shown without it
+            tokens = tokens_of(tensor, axes, sample, None)
+            strip["about"] = f"input_transform failed: {type(error).__name__}: {error}"
+        strip["tokens"], strip["full"] = tokens, (1, tokens["total"])
+        return strip
+
+    def _axes_choice(self, layer: str, leaf: LeafValue) -> protocol.AxesChoice | None:
+        tensor = leaf.activation if leaf.activation is not None else leaf.gradient
+        if tensor is None or tensor.ndim < 2:
+            return None
+        axes = self._source.architecture.axes(layer, leaf.path, tensor.ndim)
+        layout = _layout(tensor, axes)
+        return {
+            "output": layer + leaf.path,
+            "ndim": tensor.ndim,
+            "channel": layout.channel_axis if axes is None or axes.channel is not None else None,
+            "batch": layout.batch_axis,
+            "known": axes is not None,
+            "chosen": axes is not None and axes.chosen,
+        }
+
     def _range(
         self,
         number: int,
@@ -186,15 +232,23 @@ def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, 
     return leaf.gradient, leaf.gradient_reason
 
 
-def _layout(tensor: torch.Tensor, node: ArchitectureNode | None) -> TensorLayout:
-    axes = None if node is None else node.axes
+def _layout(tensor: torch.Tensor, axes: Axes | None) -> TensorLayout:
     if axes is None:
-        # Nothing says what the axes mean, so they have no names: attention's (batch, heads, tokens,
-        # features) is no picture, though it is drawn as tiles.
+        # Nothing says what the axes mean, so they have no names: a matrix of similarities is no picture,
+        # though it is drawn as tiles.
         layout = choose_layout(tensor.shape, tensor.dtype)
         names = " ".join("B" if i == layout.batch_axis else f"d{i}" for i in range(tensor.ndim))
         return replace(layout, axes=names if tensor.ndim > 2 else layout.axes)
-    return choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
+    layout = choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
+    return replace(layout, axes=axes.names) if axes.names else layout
+
+
+def _named(axes: str, tensor: torch.Tensor, part: protocol.Part) -> str:
+    """Names of the axes and, of complex numbers, the part that is drawn."""
+    return f"{axes} {_PARTS[part]}" if tensor.is_complex() and part != "magnitude" else axes
+
+
+_PARTS = {"real": "Re z", "imaginary": "Im z"}
 
 
 def _view(want: protocol.CardWant) -> View:
@@ -219,6 +273,8 @@ def _missing(kind: protocol.Kind, reason: str) -> protocol.Strip:
         "axes": "",
         "samples": 0,
         "kept": "",
+        "about": "",
+        "tokens": None,
         "channels": 0,
         "first": 0,
         "count": 0,

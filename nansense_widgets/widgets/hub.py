@@ -52,11 +52,15 @@ class Hub:
         if self._widgets:
             self.publisher.poke()
 
-    def new_snapshot(self, _snapshot: BatchSnapshot) -> None:
-        """There is a new snapshot (any thread, returns at once)."""
+    def redraw(self) -> None:
+        """What is shown is to be shown in another way (any thread, returns at once)."""
         if self._widgets:
             self.painter.submit_latest("paint", self._paint)
             self.publisher.poke()
+
+    def new_snapshot(self, _snapshot: BatchSnapshot) -> None:
+        """There is a new snapshot (any thread, returns at once)."""
+        self.redraw()
 
     def keep_last_picture(self, then: Callable[[], None]) -> None:
         """Keep a small picture of the last snapshot in the widgets, after which it is needed no more."""

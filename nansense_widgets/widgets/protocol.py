@@ -23,7 +23,9 @@ Status = Literal["waiting", "paused", "running", "finished", "failed", "closed",
 
 Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
-Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar"]
+Part = Literal["magnitude", "real", "imaginary"]
+"""Of complex values."""
+Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
 
 
 # ---------------------------------------------------------------- traits, kernel to browser
@@ -147,7 +149,8 @@ class Action(TypedDict):
     """Call one public `Session` method. The reply is an `Echo`.
 
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
-    stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, set_update_frequency {unit, n, phase}.
+    stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
+    unwatch_attention {layers}, set_axes {layer, channel, batch}, set_update_frequency {unit, n, phase}.
     """
 
     type: Literal["action"]
@@ -170,6 +173,7 @@ class CardWant(TypedDict):
     average: bool
     """One tile: the mean over the channels (after `transform`)."""
     transform: Transform
+    part: Part
     first: int
     """First channel wanted (bar: first feature; tokens: ignored)."""
     count: int
@@ -229,6 +233,31 @@ class NonFinite(TypedDict):
     neginf: int
 
 
+class Tokens(TypedDict):
+    """Token ids of one sample, for the layout `ids`."""
+
+    ids: list[int]
+    texts: list[str]
+    """One for each id, or none."""
+    text: str
+    """The text of the whole sample, or empty."""
+    total: int
+    """Ids of the sample; more than `ids` has if only the first are sent."""
+
+
+class AxesChoice(TypedDict):
+    """Which axes of the shown output are channel and batch, for the card's menu."""
+
+    output: str
+    ndim: int
+    channel: int | None
+    batch: int | None
+    known: bool
+    """False: nothing tells them, so they are presumed."""
+    chosen: bool
+    """The user said so."""
+
+
 class Strip(TypedDict):
     """One tensor of a card. With `missing` set, only `kind` and `missing` mean anything."""
 
@@ -245,6 +274,10 @@ class Strip(TypedDict):
     """Samples to choose from (0: there is no batch axis)."""
     kept: str
     """Empty, or what part was kept, e.g. `first 8 of 32 samples`."""
+    about: str
+    """Empty, or what else to know of the values, e.g. `sum of 2 passes`."""
+    tokens: Tokens | None
+    """Only for the layout `ids`, which has no buffer."""
     channels: int
     first: int
     count: int
@@ -282,6 +315,10 @@ class Card(TypedDict):
     leaves: list[str]
     """Names of the output tensors, e.g. `["lstm[0]", "lstm[1][0]"]`; one entry for a plain tensor."""
     note: str
+    axes: AxesChoice | None
+    """None: nothing to choose (no output, or one axis)."""
+    attention: Literal["none", "off", "on"]
+    """Whether the layer can give attention weights, and whether they are formed."""
     strips: list[Strip]
 
 
@@ -294,6 +331,8 @@ class Strips(TypedDict):
     snapshot: int
     """Number of the snapshot; -1 when there is none yet (then cards say so in `missing`)."""
     position: Position | None
+    notes: list[str]
+    """What else happened in the batch, e.g. a step that was skipped."""
     cards: list[Card]
 
 

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.mode import Mode
@@ -35,6 +36,10 @@ class Source(Protocol):
     def architecture(self) -> Architecture: ...
     @property
     def watched_layers(self) -> tuple[str, ...]: ...
+    @property
+    def attention_layers(self) -> tuple[str, ...]: ...
+    @property
+    def inputs(self) -> InputConfig: ...
     @property
     def schedule(self) -> Schedule: ...
     @property

@@ -127,6 +127,7 @@ class StripsPart(SessionWidget):
             "position": None
             if snapshot is None
             else position_payload(snapshot.position, self._source.schedule),
+            "notes": [] if snapshot is None else list(snapshot.notes),
             "cards": cards,
         }, buffers
 
@@ -179,6 +180,7 @@ def _still_want(layer: str) -> protocol.CardWant:
         "sample": 0,
         "average": False,
         "transform": "none",
+        "part": "magnitude",
         "first": 0,
         "count": 16,
         "px": 28,

@@ -164,12 +164,13 @@ def open_training(
     *,
     net: str = NET,
     loop: str = LOOP,
+    start: str = START,
     watch: tuple[str, ...] = (),
     viewport: tuple[int, int] = (1400, 1300),
 ) -> View:
     """A notebook that trains in a worker thread, paused in its first batch, with its dashboard in view."""
     watching = "\n" + "\n".join(f"session.watch({layer!r})" for layer in watch)
-    path = lab.write_notebook([net + loop, START + watching, LAUNCH, DASHBOARD])
+    path = lab.write_notebook([net + loop, start + watching, LAUNCH, DASHBOARD])
     tab = lab.open(path, viewport=viewport)
     tab.run_all()
     view = View(tab)

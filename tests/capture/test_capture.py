@@ -28,11 +28,13 @@ def capture(
     watch: Sequence[str] = ("*",),
     optimizers: Sequence[torch.optim.Optimizer] = (),
     batches: int = 1,
+    attention: Sequence[str] = (),
 ) -> tuple[CaptureEngine, BatchSnapshot]:
     """Run `step` as `batches` captured batches; ops are known, and watched, from the second one on."""
     engine = CaptureEngine(model, list(optimizers), lambda snapshot: None)
     for index in range(batches):
         engine.watch([name for pattern in watch for name in engine.architecture.select(pattern) or [pattern]])
+        engine.watch_attention(attention)
         position = BatchPosition("train", 0, index)
         engine.begin(position, pauses=True)
         step()
@@ -567,3 +569,18 @@ def test_one_sample_above_the_limit_is_not_copied() -> None:
     assert leaf.activation is None
     assert leaf.activation_reason == "not captured: one sample takes 244 MiB, above the limit of 64 MiB"
     assert snapshot.cost.bytes < 100
+
+
+def test_an_op_is_not_taken_for_the_module_of_its_name() -> None:
+    class UsesWeights(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv1d = nn.Conv1d(2, 2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.conv1d(x, self.conv1d.weight)
+
+    model = UsesWeights()
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2, 3)))
+    assert "conv1d" in snapshot.missing
+    assert "conv1d" not in snapshot.layers

@@ -37,7 +37,11 @@ class Browser:
 
 def want(layer: str, **other: Any) -> dict[str, Any]:
     base: dict[str, Any] = {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False}
-    return base | {"transform": "none", "first": 0, "count": 16, "px": 56, "depth": 0} | other
+    return (
+        base
+        | {"transform": "none", "part": "magnitude", "first": 0, "count": 16, "px": 56, "depth": 0}
+        | other
+    )
 
 
 @pytest.fixture

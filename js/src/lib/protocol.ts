@@ -4,7 +4,8 @@
 export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | "closed" | "disabled";
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
-export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar";
+export type Part = "magnitude" | "real" | "imaginary";
+export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
 
@@ -101,8 +102,11 @@ export type ActionName =
   | "stop"
   | "cancel"
   | "request_snapshot"
+  | "set_axes"
   | "watch"
   | "unwatch"
+  | "watch_attention"
+  | "unwatch_attention"
   | "set_update_frequency";
 
 export interface Action {
@@ -120,6 +124,7 @@ export interface CardWant {
   sample: number;
   average: boolean;
   transform: Transform;
+  part: Part;
   first: number;
   count: number;
   px: number;
@@ -164,6 +169,22 @@ export interface NonFinite {
   neginf: number;
 }
 
+export interface Tokens {
+  ids: number[];
+  texts: string[];
+  text: string;
+  total: number;
+}
+
+export interface AxesChoice {
+  output: string;
+  ndim: number;
+  channel: number | null;
+  batch: number | null;
+  known: boolean;
+  chosen: boolean;
+}
+
 export interface Strip {
   kind: Kind;
   missing: string;
@@ -173,6 +194,8 @@ export interface Strip {
   axes: string;
   samples: number;
   kept: string;
+  about: string;
+  tokens: Tokens | null;
   channels: number;
   first: number;
   count: number;
@@ -197,6 +220,8 @@ export interface Card {
   leaf: number;
   leaves: string[];
   note: string;
+  axes: AxesChoice | null;
+  attention: "none" | "off" | "on";
   strips: Strip[];
 }
 
@@ -206,6 +231,7 @@ export interface Strips {
   seq: number;
   snapshot: number;
   position: Position | null;
+  notes: string[];
   cards: Card[];
 }
 

@@ -3,8 +3,9 @@
 import { copyText, h, setText } from "../lib/dom";
 import { formatShape } from "../lib/format";
 import { icon } from "../lib/icons";
-import type { Card, CardWant, Kind, Strip, Transform } from "../lib/protocol";
+import type { ActionName, Card, CardWant, Kind, Part, Strip, Transform } from "../lib/protocol";
 import type { ExactStore } from "./exact";
+import { CardOptions } from "./options";
 import type { Ink, Look } from "./paint";
 import { pagingOf, wantedChannels, type Showing } from "./paging";
 import { pixelsFor, rangeText } from "./plan";
@@ -26,6 +27,7 @@ export interface CardHost {
   alive(): boolean;
   wantSoon(): void;
   close: ((layer: string) => void) | null;
+  act(name: ActionName, args: Record<string, unknown>): void;
 }
 
 const KINDS: Kind[] = ["activations", "gradients"];
@@ -38,6 +40,7 @@ export class LayerCard {
   private call = 1;
   private leaf = 0;
   private depth = 0;
+  private part: Part = "magnitude";
   private scrollTop = 0;
   private selected: number | null = null;
   private cursor: { spot: Spot; kind: Kind; fine: boolean } | null = null;
@@ -52,6 +55,7 @@ export class LayerCard {
   private readonly leaves = h("select", { class: "sel", hidden: true });
   private readonly note = h("div", { class: "cnote", hidden: true });
   private readonly range = h("span", { class: "num" });
+  private readonly options: CardOptions;
   private readonly close: HTMLButtonElement | null;
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
@@ -86,10 +90,12 @@ export class LayerCard {
         }),
     );
     this.close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
+    this.options = new CardOptions(layer, { act: (name, args) => this.host.act(name, args), choosePart: (part) => this.change(() => (this.part = part)) });
     this.element = h(
       "section",
       { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
-      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.close),
+      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.options.button, this.close),
+      this.options.panel,
       this.tools,
       h("div", { class: "cb" }, this.note, this.dock, ...this.sections.map(({ element }) => element)),
     );
@@ -119,6 +125,7 @@ export class LayerCard {
       sample: samples ? Math.min(sample, samples - 1) : sample,
       average,
       transform,
+      part: this.part,
       ...wantedChannels(this.showing),
       px: pixelsFor(strip?.layout, this.width || 480, devicePixelRatio),
       depth: this.depth,
@@ -160,7 +167,7 @@ export class LayerCard {
     const { display } = this.host;
     // The mean is one tile, whichever channel was magnified before.
     const selected = this.selected !== null && display.average ? 0 : this.selected;
-    const exact = selected !== null && this.host.alive() && strip.layout !== "bar" && strip.layout !== "scalar" ? this.exactTile(strip, selected).all() : null;
+    const exact = selected !== null && this.host.alive() && strip.layout !== "bar" && strip.layout !== "scalar" && strip.layout !== "ids" ? this.exactTile(strip, selected).all() : null;
     const codes = this.buffers[strip.buffer] ?? new Uint8Array(0);
     const look = this.host.look(strip.unsigned);
     section.show({ strip, codes, average: display.average, look, ink: this.host.ink(), ratio: devicePixelRatio, selected, exact }, this.width);
@@ -177,6 +184,10 @@ export class LayerCard {
 
   async copy(): Promise<boolean> {
     return this.text !== "" && copyText(this.text, this.element);
+  }
+
+  destroy(): void {
+    this.options.destroy();
   }
 
   get pointedAt(): boolean {
@@ -280,6 +291,7 @@ export class LayerCard {
     options(this.leaves, data.leaves.map((name, i) => [String(i), name]), String(this.leaf));
     this.note.hidden = !data.note;
     setText(this.note, data.note);
+    this.options.update(data, strip, this.part, this.host.alive());
   }
 
   private drawTools(): void {
@@ -295,6 +307,7 @@ export class LayerCard {
     const { average } = this.host.display;
     const text = ({ layout, full, shape, channels }: Strip): string => {
       if (layout === "scalar") return "";
+      if (layout === "ids") return `${full[1]} tokens`;
       if (layout === "tokens") return average ? `${full[0]} tokens, mean of ${shape[shape.length - 1] ?? 0} features` : `${full[0]} tokens \u00d7 ${full[1]} features`;
       return average ? `mean of ${channels} ${noun}` : rangeText(first, count, all, noun);
     };

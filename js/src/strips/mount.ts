@@ -2,6 +2,7 @@
 // what comes back once a frame.
 
 import { debounce, focusedNear, h, type Part } from "../lib/dom";
+import { icon } from "../lib/icons";
 import { bytesOf, splitBuffers } from "../lib/pixels";
 import type { Strips } from "../lib/protocol";
 import type { Root } from "../lib/root";
@@ -27,6 +28,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   const display: Display = { sample: 0, average: false, transform: "none" };
   const cards = new Map<string, LayerCard>();
   const list = h("div", { class: "cards", tabindex: -1 });
+  const notes = h("div", { class: "bnotes", role: "status", hidden: true });
   let warn = resolveColor("#f57c00");
   let ink: Ink = { line: "#000", zero: "#ccc", warn: "#f57c00" };
   const readColors = (): void => {
@@ -92,7 +94,8 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     wantSoon,
     look: (unsigned) => ({ theme: root.theme, unsigned, warn }),
     ink: () => ink,
-    close: options.closable ? (layer) => void channel.action("unwatch", { layers: [layer] }).catch(() => undefined) : null,
+    close: options.closable ? (layer) => host.act("unwatch", { layers: [layer] }) : null,
+    act: (name, args) => void channel.action(name, args).catch(() => undefined),
   };
 
   const byElement = new Map<Element, LayerCard>();
@@ -121,6 +124,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
       sizes.unobserve(card.element);
       byElement.delete(card.element);
       root.keepFocus(() => card.element.remove());
+      card.destroy();
       cards.delete(layer);
     }
     layers.forEach((layer, place) => {
@@ -149,6 +153,8 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
 
   const receive = (strips: Strips, buffers: Uint8Array[]): void => {
     exact.begin(strips.snapshot);
+    notes.hidden = strips.notes.length === 0;
+    notes.replaceChildren(...strips.notes.map((note) => h("p", {}, icon("warn", 13), note)));
     const drawn: LayerCard[] = [];
     for (const data of strips.cards) {
       const card = cards.get(data.layer);
@@ -212,7 +218,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     event.stopPropagation();
   });
 
-  pane.append(bar.element, options.empty, list);
+  pane.append(bar.element, notes, options.empty, list);
   readColors();
   update();
   return {
@@ -220,6 +226,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     destroy: () => {
       cancelAnimationFrame(frame);
       wantSoon.cancel();
+      for (const card of cards.values()) card.destroy();
       onScreen.disconnect();
       sizes.disconnect();
     },

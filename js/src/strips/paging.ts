@@ -28,7 +28,7 @@ const FIRST_GUESS = { first: 0, count: 24 };
 export function wantedChannels({ strip, average, width, ratio, scrollTop }: Showing): { first: number; count: number } {
   if (!strip) return FIRST_GUESS;
   const { layout, channels } = strip;
-  if (average || layout === "tokens" || layout === "scalar") return { first: 0, count: 1 };
+  if (average || layout === "tokens" || layout === "scalar" || layout === "ids") return { first: 0, count: 1 };
   if (layout !== "bar") return visibleChannels(planTiles(layout, strip.tile, channels, width, ratio), scrollTop, 1);
   if (channels <= MOST_BARS) return { first: 0, count: channels };
   const { columns, pitch } = planBar(channels, width);
@@ -39,7 +39,7 @@ export function wantedChannels({ strip, average, width, ratio, scrollTop }: Show
 export function pagingOf({ strip, average, width, ratio, scrollTop }: Showing): Paging {
   const channels = average ? 1 : strip?.channels ?? 0;
   const whole = { page: 0, pitch: 1, last: 0, first: 0, count: channels, channels };
-  if (!strip || strip.layout === "scalar" || strip.layout === "tokens") return whole;
+  if (!strip || strip.layout === "scalar" || strip.layout === "tokens" || strip.layout === "ids") return whole;
   if (strip.layout === "bar") {
     const { columns, rows, pitch, chart } = planBar(channels, width);
     if (chart) return whole;

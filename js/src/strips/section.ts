@@ -11,6 +11,7 @@ import { paintLegend, type Ink, type Look } from "./paint";
 import { planBar, planTiles } from "./plan";
 import { readingText, spotText, type Reading, type Spot } from "./readout";
 import { TileGrid, type GridEvents } from "./tilegrid";
+import { TokenList } from "./tokens";
 
 export interface SectionEvents extends GridEvents {
   /** A value in the magnifier, where no values are pooled. */
@@ -46,6 +47,7 @@ export class Section {
   private readonly grid: TileGrid;
   private readonly bars: Bars;
   private readonly magnifier: Magnifier;
+  private readonly tokens = new TokenList();
   private readonly head: HTMLElement;
   private readonly main: HTMLElement;
   readonly element: HTMLElement;
@@ -69,6 +71,7 @@ export class Section {
       this.number,
       this.grid.element,
       this.bars.element,
+      this.tokens.element,
       this.foot,
     );
     this.element = h("div", { class: "sec", "data-kind": kind }, this.main, this.magnifier.element);
@@ -93,6 +96,7 @@ export class Section {
     setText(this.heading, this.title);
     this.drawHead(strip, look);
     if (strip.layout === "scalar") this.drawScalar(strip);
+    else if (strip.layout === "ids") this.drawTokens(strip);
     else if (strip.layout === "bar") this.drawBars(picture, width);
     else this.drawTiles(picture, width);
   }
@@ -157,17 +161,19 @@ export class Section {
 
   private drawHead(strip: Strip, look: Look): void {
     const scale = formatScale(strip.scale);
-    setText(this.low, strip.unsigned ? "0" : `-${scale}`);
+    const low = strip.unsigned || strip.scale === 0 ? "0" : `-${scale}`;
+    setText(this.low, low);
     setText(this.high, scale);
-    this.legend.setAttribute("aria-label", `colour scale from ${strip.unsigned ? "0" : `-${scale}`} to ${scale}`);
+    this.legend.setAttribute("aria-label", `colour scale from ${low} to ${scale}`);
     paintLegend(this.legendCanvas, look);
     const counts = formatNonFinite(strip.nonfinite);
     this.bad.hidden = !counts;
     if (counts) this.bad.replaceChildren(icon("warn", 13), counts);
     const [down, across] = strip.pool;
     const pooled = strip.layout === "lines" ? (across > 1 ? `min and max of ${across} values a point` : "") : down * across > 1 ? `mean of ${down}\u00d7${across} values a pixel` : "";
-    this.foot.hidden = !pooled;
-    setText(this.foot, pooled);
+    const foot = [strip.about, pooled].filter(Boolean).join(" \u00b7 ");
+    this.foot.hidden = !foot;
+    setText(this.foot, foot);
   }
 
   private drawScalar(strip: Strip): void {
@@ -175,6 +181,11 @@ export class Section {
     const text = strip.value === null ? formatNonFinite(strip.nonfinite).replace(/^1 /, "") || "not finite" : formatValue(strip.value);
     setText(this.number, text);
     this.legend.hidden = true;
+  }
+
+  private drawTokens(strip: Strip): void {
+    this.only(this.tokens.element);
+    if (strip.tokens) this.tokens.show(strip.tokens);
   }
 
   private drawBars(picture: SectionPicture, width: number): void {
@@ -203,8 +214,8 @@ export class Section {
 
   /** Shows one of the bodies and hides the others. */
   private only(body: HTMLElement): void {
-    for (const other of [this.missing, this.number, this.grid.element, this.bars.element]) other.hidden = other !== body;
-    this.legend.hidden = body === this.missing || body === this.number;
+    for (const other of [this.missing, this.number, this.grid.element, this.bars.element, this.tokens.element]) other.hidden = other !== body;
+    this.legend.hidden = body === this.missing || body === this.number || body === this.tokens.element;
     if (body === this.missing) this.bad.hidden = this.foot.hidden = true;
     if (body !== this.grid.element) this.magnifier.show(null);
   }
