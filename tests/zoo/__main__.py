@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from tests.zoo import report
+from tests.zoo import report, results
 from tests.zoo.check import check
 from tests.zoo.subject import Case
 
@@ -25,6 +25,7 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="end with the lists for the documentation")
     parser.add_argument("--page", type=Path, help="a page to put these lists into: docs/guide/models.md")
     parser.add_argument("--verbose", action="store_true", help="also reasons and loose layers of each model")
+    parser.add_argument("--results", type=Path, help="keep outcomes here; what is there is not run again")
     options = parser.parse_args()
 
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched, whatever a configuration asks for
@@ -32,10 +33,13 @@ def main() -> int:
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     print(report.COLUMNS, flush=True)
+    known = results.read(options.results) if options.results else {}
     outcomes = []
     for case in _chosen(_cases(options.package), options.filters):
-        outcome = check(case)
+        outcome = known.get(case.name) or check(case)
         outcomes.append(outcome)
+        if options.results and case.name not in known:
+            results.add(options.results, outcome)
         print(report.row(outcome, verbose=options.verbose), flush=True)
     print(report.summary(outcomes))
     lists = report.markdown(options.package, outcomes)
@@ -63,7 +67,6 @@ def _chosen(cases: Iterable[Case], filters: list[str]) -> list[Case]:
         if not filters
         or any(fnmatch.fnmatchcase(case.name, f) or fnmatch.fnmatchcase(case.family, f) for f in filters)
     ]
-
 
 
 if __name__ == "__main__":

@@ -70,47 +70,47 @@ def check(case: Case) -> Outcome:
     outcome = Outcome(case.name, case.family)
     try:
         case.prepare()
+        gc.collect()
+        gc.freeze()  # what the packages hold need not be looked through before each run
         bare = bare_run(case)
         hooked = hooked_run(case)
-    except Exception as error:  # noqa: BLE001  whatever keeps a model from running without us is its reason
+    except Exception as error:
         outcome.not_run = _sentence(error)
         return outcome
-    finally:
-        gc.collect()
     if _different(bare.state, hooked.state):
         outcome.not_run = "two runs from the same seed differ without the debugger"
         return outcome
     if not all(map(math.isfinite, bare.losses)):
         outcome.not_run = f"its loss is not finite: {bare.losses}"
         return outcome
+
+    def look(index: int, snapshot: BatchSnapshot, architecture: Architecture) -> None:
+        _compare_batch(outcome, index, snapshot, architecture, hooked)
+        if index == STEPS - 1:
+            _count(outcome, snapshot, architecture, hooked)
+
     try:
-        watched = watched_run(case)
-    except Exception as error:  # noqa: BLE001  what the debugger breaks is what is looked for here
+        watched = watched_run(case, look)
+    except Exception as error:
         where = traceback.format_exc().strip().splitlines()[-3].strip()
         outcome.failures.append(f"raised under the debugger only: {_sentence(error)} ({where})")
         return outcome
-    finally:
-        gc.collect()
     outcome.note = bare.note
     outcome.bare_ms, outcome.captured_ms = bare.seconds * 1e3, watched.seconds * 1e3
-    _compare(outcome, bare.state, hooked, watched)
+    _compare(outcome, bare.state, watched)
     return outcome
 
 
-def _compare(outcome: Outcome, state: dict[str, str], hooked: Hooked, watched: Watched) -> None:
+def _compare(outcome: Outcome, state: dict[str, str], watched: Watched) -> None:
     fail = outcome.failures.append
     if different := _different(state, watched.state):
         fail(f"training differs: {len(different)} of {len(state)} values, first {', '.join(different[:3])}")
     if watched.notice:
         fail(f"notice: {watched.notice}")
-    if len(watched.snapshots) != STEPS:
-        fail(f"{len(watched.snapshots)} of {STEPS} batches were captured")
-        return
-    architecture = watched.architecture
-    assert architecture is not None
-    for index, snapshot in enumerate(watched.snapshots):
-        _compare_batch(outcome, index, snapshot, architecture, hooked)
-    _count(outcome, watched.snapshots[-1], architecture, hooked)
+    if watched.captured != STEPS:
+        fail(f"{watched.captured} of {STEPS} batches were captured")
+    outcome.nodes, outcome.edges = len(watched.architecture.nodes), len(watched.architecture.edges)
+    outcome.loose = _loose(watched.architecture)
 
 
 def _compare_batch(
@@ -174,12 +174,11 @@ def _count(outcome: Outcome, snapshot: BatchSnapshot, architecture: Architecture
     ran = {name for batch, name in hooked.calls if batch == STEPS - 1}
     modules = [name for name, node in architecture.nodes.items() if node.kind == "module"]
     outcome.executed = len(ran)
-    outcome.captured = sum(name in ran and name in snapshot.activations for name in modules)
+    values = snapshot.activations
+    outcome.captured = sum(name in ran and name in values for name in modules)
     outcome.idle = len(modules) - len(ran & set(modules))
-    outcome.ops = sum(architecture.nodes[n].kind == "op" for n in snapshot.activations if n in architecture.nodes)
-    outcome.nodes, outcome.edges = len(architecture.nodes), len(architecture.edges)
+    outcome.ops = sum(architecture.nodes[n].kind == "op" for n in values if n in architecture.nodes)
     outcome.bytes = snapshot.cost.bytes
-    outcome.loose = _loose(architecture)
     for name, reason in snapshot.missing.items():
         node = architecture.nodes.get(name)
         if name in ran or (node is not None and node.kind == "op"):
@@ -206,7 +205,9 @@ def _loose(architecture: Architecture) -> list[str]:
 
     for a, b in architecture.edges:
         group[find(a)] = find(b)
-    leaves = [n.name for n in architecture.nodes.values() if n.kind == "module" and n.calls and not n.is_scope]
+    leaves = [
+        n.name for n in architecture.nodes.values() if n.kind == "module" and n.calls and not n.is_scope
+    ]
     sizes = Counter(find(name) for name in (*group, *leaves))
     main = sizes.most_common(1)[0][0] if sizes else ""
     return [name for name in leaves if find(name) != main]

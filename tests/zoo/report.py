@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.zoo.check import Outcome
-from tests.zoo.subject import STEPS
 
 __all__ = ["COLUMNS", "markdown", "put_into", "row", "summary"]
 
@@ -23,12 +22,12 @@ def row(outcome: Outcome, *, verbose: bool = False) -> str:
     """One model: a line, and below it what is wrong with it."""
     if outcome.not_run:
         return f"{outcome.name:36} not run: {outcome.not_run}"
-    lines = [
+    line = (
         f"{outcome.name:36} {f'{outcome.captured}/{outcome.executed}':>9} {outcome.idle:5} {outcome.ops:5} "
         f"{outcome.gradients:6} {outcome.nodes:6} {outcome.edges:6} {len(outcome.loose):5} "
         f"{outcome.bare_ms:5.0f} ms {outcome.captured_ms:6.0f} ms {outcome.bytes / 1e6:6.1f}"
-    ]
-    lines += [f"    FAILED {failure}" for failure in outcome.failures[:8]]
+    )
+    lines = [line, *(f"    FAILED {failure}" for failure in outcome.failures[:8])]
     if len(outcome.failures) > 8:
         lines.append(f"    … {len(outcome.failures)} failures in all")
     if verbose:
@@ -62,10 +61,9 @@ def markdown(package: str, outcomes: list[Outcome]) -> str:
     skipped = [o for o in outcomes if o.not_run]
     families = list(dict.fromkeys(o.family for o in outcomes))
     lines = [
-        f"{package} {_version(package)}, torch {_version('torch')}, CPU, {STEPS} batches each: {len(ran)} models ran, "
-        f"{len(skipped)} did not.",
+        f"{package} {_version(package)}, torch {_version('torch')}: {len(ran)} of {len(outcomes)} models.",
         "",
-        "| family | models | as in the bare run | modules executed | captured | ops captured | bare | captured |",
+        "| family | models | as bare | modules executed | captured | ops captured | bare | captured |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for family in families:
@@ -78,7 +76,12 @@ def markdown(package: str, outcomes: list[Outcome]) -> str:
             f"| {statistics.median(o.bare_ms for o in those):.0f} ms "
             f"| {statistics.median(o.captured_ms for o in those):.0f} ms |"
         )
-    lines += ["", "The last two columns are medians of one batch, with every layer watched in the second.", ""]
+    lines += [
+        "",
+        "*As bare*: losses, parameters, gradients, buffers and random states are those of a run without the",
+        "debugger. The last two columns are medians of one batch.",
+        "",
+    ]
     for family in families:
         names = [o.name for o in ran if o.family == family]
         if names:

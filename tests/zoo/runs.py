@@ -68,9 +68,10 @@ class Hooked(Bare):
 class Watched(Bare):
     """A run under a session that captured each batch."""
 
-    snapshots: list[BatchSnapshot] = field(default_factory=list)
-    architecture: Architecture | None = None
-    notice: str = ""
+    captured: int
+    """Batches with a snapshot of their own."""
+    architecture: Architecture
+    notice: str
 
 
 def bare_run(case: Case) -> Bare:
@@ -103,8 +104,12 @@ def hooked_run(case: Case) -> Hooked:
     return Hooked(state, _numbers(losses), 0.0, subject.note, dict(recorder.calls))
 
 
-def watched_run(case: Case) -> Watched:
-    """Train under a session, all layers watched, and capture each batch."""
+def watched_run(case: Case, look: Callable[[int, BatchSnapshot, Architecture], None]) -> Watched:
+    """Train under a session, all layers watched, and capture each batch.
+
+    `look` is given each snapshot while training stands in its batch. None is kept: those of a large model
+    take gigabytes.
+    """
     subject = _fresh(case)
     session = nansense_widgets.start(subject.model, optimizer=subject.optimizer)
     losses: list[torch.Tensor] = []
@@ -113,8 +118,7 @@ def watched_run(case: Case) -> Watched:
         for batch in session.batches(subject.batches, phase="train", epoch=0):
             losses.append(_step(subject, batch))
 
-    snapshots = []
-    seconds = 0.0
+    captured, seconds = 0, 0.0
     try:
         session.watch("*")
         session.launch(loop)
@@ -124,7 +128,9 @@ def watched_run(case: Case) -> Watched:
             pauses = session.pause_count
             snapshot = session.snapshot
             if snapshot is not None and snapshot.position == session.live_position:
-                snapshots.append(snapshot)
+                look(captured, snapshot, session.architecture)
+                captured += 1
+            del snapshot
             session.watch("*")
             began = time.perf_counter()
             session.step_batch()
@@ -136,7 +142,7 @@ def watched_run(case: Case) -> Watched:
             _numbers(losses),
             seconds,
             subject.note,
-            snapshots,
+            captured,
             session.architecture,
             session.notice,
         )
@@ -145,7 +151,7 @@ def watched_run(case: Case) -> Watched:
 
 
 class _Recorder:
-    """Plain hooks. Forwards that backward makes (activation checkpointing) are told by the loop's own word."""
+    """Plain hooks. Forwards that backward makes (activation checkpointing) are told by the loop."""
 
     def __init__(self) -> None:
         self.batch = 0
@@ -180,9 +186,7 @@ def _fresh(case: Case) -> Subject:
     return case.build()
 
 
-def _step(
-    subject: Subject, batch: Any, in_forward: Callable[[bool], None] = lambda _: None
-) -> torch.Tensor:
+def _step(subject: Subject, batch: Any, in_forward: Callable[[bool], None] = lambda _: None) -> torch.Tensor:
     subject.optimizer.zero_grad()
     in_forward(True)
     loss = subject.loss(subject.forward(batch))
@@ -207,4 +211,3 @@ def _state(subject: Subject, losses: list[torch.Tensor]) -> dict[str, str]:
 
 def _numbers(losses: list[torch.Tensor]) -> list[float]:
     return [float(loss) for loss in losses]
-

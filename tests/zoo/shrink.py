@@ -7,7 +7,6 @@ configuration derives from others is left to it. `exceptions.py` holds what the 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -20,6 +19,10 @@ VOCABULARY = 256
 FIRST_FREE_TOKEN = 192
 """Token ids from here on stand for images, audio and other special tokens; text is drawn from below."""
 
+_WIDTHS = (
+    r"(.*_)?(hidden_size|d_model|n_embd|embed_dim|embedding_size|embedding_dim|hidden_dim|dim|projection_dim|width"
+    r"|channels|proj_size|projection_size|units|hidden_channels|lora_rank|hidden_size_per_layer_input)"
+)
 _RULES: tuple[tuple[str, int], ...] = (
     (r"(.*_)?vocab_size.*|type_vocab_size|num_embeddings|codebook_size", VOCABULARY),
     (r"(.*_)?(num_key_value_heads|num_kv_heads|n_kv_heads)", 2),
@@ -28,6 +31,8 @@ _RULES: tuple[tuple[str, int], ...] = (
     (r"(.*_)?(q_lora_rank|kv_lora_rank|time_step_rank)", 16),
     (r"num_experts_per_tok(en)?|moe_topk|moe_k|top_k|moe_top_k|index_topk", 2),
     (r"(num_local|n_routed|num|moe_num|num_routed)_experts", 4),
+    (r"rotary_dim", 8),
+    (r"context_size", 32),
     (r"n_group|topk_group|num_expert_group", 1),
     (r"first_k_dense_replace|num_dense_layers", 1),
     (r"(.*_)?(num_hidden_layers|num_layers|n_layers?|layers|num_blocks|num_hidden_groups)", 2),
@@ -38,11 +43,8 @@ _RULES: tuple[tuple[str, int], ...] = (
     (r"(.*_)?image_size|pretrain_image_size", 64),
     (r"(.*_)?(state_size|d_state|n_groups)", 8),
     (r"(.*_)?chunk_size", 8),
-    (
-        r"(.*_)?(hidden_size|d_model|n_embd|embed_dim|embedding_size|hidden_dim|dim|projection_dim|channels|width"
-        r"|embedding_dim|proj_size|units|projection_size|hidden_channels|lora_rank|hidden_size_per_layer_input)",
-        64,
-    ),
+    (r"upsample_groups", 64),
+    (_WIDTHS, 64),
 )
 _COMPILED = tuple((re.compile(pattern), value) for pattern, value in _RULES)
 
@@ -61,26 +63,26 @@ leaves lists alone, `shallow` makes only layers few and vocabularies small."""
 
 def tiny(config_class: type[Any], level: str = "tiny") -> Any:
     """A small configuration of this class, sub-configurations included."""
-    model_type = getattr(config_class, "model_type", "")
-    exceptions = CONFIGS.get(model_type, {})
-    default = _default(config_class)
+    return _tiny(config_class(), level)
+
+
+def _tiny(default: Any, level: str) -> Any:
+    """A small version of a configuration, which may be one that another has inside by default."""
+    config_class = type(default)
+    exceptions = CONFIGS.get(default.model_type, {})
     small: dict[str, Any] = {}
-    for name, value in _given_by_default(config_class, default):
-        if name in exceptions:
-            continue
-        new = _small(name, value, level)
-        if new != value:
+    for name, value, usual in _given(default):
+        if name not in exceptions and (new := _small(name, value, level)) != usual:
             small[name] = new
-    for name, spec in getattr(config_class, "sub_configs", {}).items():
+    if level == "tiny":
+        _one_layer_of_each_kind(default, small, exceptions)
+    for name in getattr(config_class, "sub_configs", {}):
         sub = getattr(default, name, None)
-        sub_class = type(sub) if sub is not None and not isinstance(sub, dict) else spec
-        if sub is None and name not in exceptions:
-            continue  # off by default
-        if isinstance(sub_class, type) and hasattr(sub_class, "to_dict"):
-            small[name] = tiny(sub_class, level)
+        if hasattr(sub, "to_dict"):
+            small[name] = _same_stages(sub, _tiny(sub, level))
     for name, value in exceptions.items():
         if isinstance(value, dict) and name in small and hasattr(small[name], "to_dict"):
-            small[name] = type(small[name])(**{**_arguments(small[name]), **value})
+            small[name] = _changed(small[name], value)
         else:
             small[name] = value
     if level in ("tiny", "narrow"):
@@ -89,15 +91,59 @@ def tiny(config_class: type[Any], level: str = "tiny") -> Any:
     return config_class(**_with_tokens(default, small))
 
 
+def _changed(config: Any, changes: dict[str, Any]) -> Any:
+    dropped = {"transformers_version", "model_type"}
+    if {"out_features", "out_indices"} & changes.keys():
+        dropped |= {"out_features", "out_indices", "_out_features", "_out_indices", "stage_names"}
+    if "num_hidden_layers" in changes:
+        dropped |= {"layer_types", "stage_names"}
+    return type(config)(**{n: v for n, v in config.to_dict().items() if n not in dropped} | changes)
+
+
+def _same_stages(default: Any, small: Any) -> Any:
+    """A backbone gives as many feature maps as before; it may need more layers for it."""
+    wanted = len(getattr(default, "out_features", None) or ())
+    if wanted == len(getattr(small, "out_features", None) or ()):
+        return small
+    stages = len(small.stage_names) - 1
+    changes: dict[str, Any] = {}
+    if stages < wanted:
+        changes["num_hidden_layers"] = stages = wanted
+    return _changed(small, {**changes, "out_features": [f"stage{n + 1}" for n in range(stages)][-wanted:]})
+
+
+def _one_layer_of_each_kind(default: Any, small: dict[str, Any], exceptions: dict[str, Any]) -> None:
+    """Few layers, but one of each kind that the default configuration has."""
+    if "num_hidden_layers" not in small or "num_hidden_layers" in exceptions:
+        return
+    found = {
+        name: value
+        for name, value in vars(default).items()
+        if _KINDS_OF_LAYERS.fullmatch(name)
+        and isinstance(value, (list, tuple))
+        and len(value) == default.num_hidden_layers
+        and name not in exceptions
+    }
+    kinds = {name: list(dict.fromkeys(value)) for name, value in found.items()}
+    layers = max([2, *map(len, kinds.values())])
+    if kinds:
+        small["num_hidden_layers"] = layers
+    for name, several in kinds.items():
+        small[name] = type(found[name])([*several, *several[-1:] * layers][:layers])
+
+
 def _fit_heads(default: Any, small: dict[str, Any], exceptions: dict[str, Any]) -> None:
     """Where keys have as many heads as queries, they keep it: some attentions have no other way."""
     heads, keys = getattr(default, "num_attention_heads", None), getattr(default, "num_key_value_heads", None)
     if heads == keys and "num_key_value_heads" in small and "num_key_value_heads" not in exceptions:
         small["num_key_value_heads"] = small.get("num_attention_heads", heads)
+    for name in ("head_dim", "num_key_value_heads"):  # what some configurations leave for the user to give
+        if name in vars(default) and vars(default)[name] is None and name not in exceptions:
+            small[name] = 16 if name == "head_dim" else 4
 
 
 def _fit_rope_sections(default: Any, small: dict[str, Any]) -> None:
-    """The parts of a head that turn with time, height and width have to add up to half of the smaller head."""
+    """The parts of a head that turn with time, height and width add up to half of the smaller head."""
     rope = getattr(default, "rope_parameters", None)
     if not isinstance(rope, dict) or "rope_parameters" in small:
         return
@@ -113,32 +159,16 @@ def _fit_rope_sections(default: Any, small: dict[str, Any]) -> None:
     }
 
 
-def _default(config_class: type[Any]) -> Any:
-    return config_class()
-
-
-def _arguments(config: Any) -> dict[str, Any]:
-    return {k: v for k, v in config.to_dict().items() if k not in ("transformers_version", "model_type")}
-
-
-def _given_by_default(config_class: type[Any], default: Any) -> Iterator[tuple[str, Any]]:
-    """Fields with a default of their own; those that are None and then derived from others are left out."""
-    if dataclasses.is_dataclass(config_class):
-        given: dict[str, Any] = {}
-        for field in dataclasses.fields(config_class):
-            if field.default is not dataclasses.MISSING:
-                given[field.name] = field.default
-            elif field.default_factory is not dataclasses.MISSING:
-                given[field.name] = field.default_factory()
-    else:
-        given = {
-            name: parameter.default
-            for name, parameter in inspect.signature(config_class.__init__).parameters.items()
-            if parameter.default is not inspect.Parameter.empty
-        }
-    for name, value in given.items():
-        if value is not None and name not in getattr(config_class, "sub_configs", {}):
-            yield name, value
+def _given(default: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Fields as `(name, value, value by the class)`; what was None and is derived from others is left out."""
+    usual = vars(type(default)())
+    for field in dataclasses.fields(default):
+        if field.name in getattr(default, "sub_configs", {}) or field.name not in vars(default):
+            continue
+        value = vars(default)[field.name]
+        if value is None or (field.default is None and value == usual.get(field.name)):
+            continue
+        yield field.name, value, usual.get(field.name)
 
 
 def _small(name: str, value: Any, level: str) -> Any:

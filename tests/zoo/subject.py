@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +10,15 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
-__all__ = ["STEPS", "Case", "NotRun", "Subject", "square_loss", "tensors_in"]
+__all__ = ["STEPS", "Batch", "Case", "NotRun", "Subject", "square_loss", "tensors_in"]
 
 STEPS = 3
-"""Batches of a run. Ops become known in the first captured one, modules that a forward makes or replaces in the
-second; in the third everything is watched."""
+"""Batches of a run. Ops become known in the first captured one, modules that a forward makes or replaces in
+the second; in the third everything is watched."""
+
+
+Batch = dict[str, Any] | tuple[Any, ...]
+"""Arguments of one forward, by name or by position."""
 
 
 class NotRun(Exception):  # noqa: N818  not an error: a model that this zoo cannot feed or build
@@ -26,13 +30,13 @@ class Subject:
     """One model in a fresh state.
 
     Attributes:
-        batches: keyword or positional arguments of the forward, one entry a batch.
+        batches: as many as `STEPS`.
         loss: one number from what the forward returned.
         note: what is special about the way this model is run.
     """
 
     model: nn.Module
-    batches: list[dict[str, Any] | tuple[Any, ...]]
+    batches: Sequence[Batch]
     loss: Callable[[Any], torch.Tensor]
     note: str = ""
     optimizer: torch.optim.Optimizer = field(init=False)
@@ -42,7 +46,7 @@ class Subject:
         # Small steps: nothing here is to converge, but a run that ends in NaN would compare nothing.
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=1e-4)
 
-    def forward(self, batch: dict[str, Any] | tuple[Any, ...]) -> Any:
+    def forward(self, batch: Batch) -> Any:
         """The model's output for one batch."""
         return self.model(**batch) if isinstance(batch, dict) else self.model(*batch)
 
@@ -68,9 +72,9 @@ def tensors_in(value: Any) -> list[torch.Tensor]:
 
 
 def square_loss(output: Any) -> torch.Tensor:
-    """The mean square of each floating tensor with a history, added up."""
+    """The mean square of each floating tensor with a history, added up; infinite (masked) entries as 0."""
     parts = [
-        leaf.float().square().mean()
+        torch.where(leaf.isfinite(), leaf, 0).float().square().mean()
         for leaf in tensors_in(output)
         if leaf.requires_grad and leaf.is_floating_point() and leaf.numel()
     ]

@@ -1,4 +1,4 @@
-"""Every model of torchvision's classification, segmentation, detection and video sets, with random weights."""
+"""The models of torchvision's classification, segmentation, detection and video sets, with random weights."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ BUILD: dict[str, dict[str, Any]] = {
     "googlenet": {"aux_logits": True, "init_weights": False},  # a truncated normal takes minutes
     "inception_v3": {"init_weights": False},
 }
+
+IN_HALF = ("vit_h_14", "regnet_y_128gf")
+"""Over 600 million parameters: in bfloat16, so that their values and gradients, and copies of them for two
+snapshots, stay below 10 GB."""
 
 CLIPS = {"mvit": (16, 224), "s3d": (16, 64)}
 """Frames and side, by the beginning of a name; all others get 4 frames of 64."""
@@ -52,7 +56,11 @@ def _set(family: str, module: ModuleType, build: Callable[[str], Subject]) -> It
 def _classifier(name: str) -> Subject:
     side = _by_prefix(SIZES, name, 64)
     model = _model(name, **BUILD.get(name, {}))
-    return Subject(model, _images(2, 3, side, side), square_loss)
+    images = _images(2, 3, side, side)
+    if name in IN_HALF:
+        halves = [(image.bfloat16(),) for (image,) in images]
+        return Subject(model.bfloat16(), halves, square_loss, "in bfloat16")
+    return Subject(model, images, square_loss)
 
 
 def _segmenter(name: str) -> Subject:
@@ -71,10 +79,12 @@ def _detector(name: str) -> Subject:
     if "rcnn" in name:
         small |= {"rpn_post_nms_top_n_train": 40, "box_batch_size_per_image": 32}
     model = _model(name, weights_backbone=None, num_classes=4, **small)
-    batches: list[dict[str, Any] | tuple[Any, ...]] = [
+    batches = [
         ([torch.rand(3, 64, 80), torch.rand(3, 80, 64)], [_target(name), _target(name)]) for _ in range(STEPS)
     ]
-    return Subject(model, batches, lambda losses: torch.stack([v.float().mean() for v in losses.values()]).sum())
+    return Subject(
+        model, batches, lambda losses: torch.stack([v.float().mean() for v in losses.values()]).sum()
+    )
 
 
 def _target(name: str) -> dict[str, torch.Tensor]:
@@ -97,7 +107,7 @@ def _model(name: str, **options: Any) -> torch.nn.Module:
     return model
 
 
-def _images(*shape: int) -> list[dict[str, Any] | tuple[Any, ...]]:
+def _images(*shape: int) -> list[tuple[torch.Tensor]]:
     return [(torch.rand(*shape),) for _ in range(STEPS)]
 
 
