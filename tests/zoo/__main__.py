@@ -25,7 +25,9 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true", help="end with the lists for the documentation")
     parser.add_argument("--page", type=Path, help="a page to put these lists into: docs/guide/models.md")
     parser.add_argument("--verbose", action="store_true", help="also reasons and loose layers of each model")
-    parser.add_argument("--results", type=Path, help="keep outcomes here; what is there is not run again")
+    parser.add_argument(
+        "--results", type=Path, help="keep outcomes here; what went well there is not run again"
+    )
     options = parser.parse_args()
 
     os.environ["HF_HUB_OFFLINE"] = "1"  # nothing is fetched, whatever a configuration asks for
@@ -34,6 +36,7 @@ def main() -> int:
     logging.disable(logging.WARNING)
     print(report.COLUMNS, flush=True)
     known = results.read(options.results) if options.results else {}
+    known = {name: outcome for name, outcome in known.items() if outcome.ok}
     outcomes = []
     for case in _chosen(_cases(options.package), options.filters):
         outcome = known.get(case.name) or check(case)

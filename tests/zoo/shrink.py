@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from tests.zoo.configs import find
 from tests.zoo.exceptions import CONFIGS, THREE_AXES
 
 __all__ = ["LEVELS", "tiny"]
@@ -134,7 +135,7 @@ def _one_layer_of_each_kind(default: Any, small: dict[str, Any], exceptions: dic
 
 def _fit_heads(default: Any, small: dict[str, Any], exceptions: dict[str, Any]) -> None:
     """Where keys have as many heads as queries, they keep it: some attentions have no other way."""
-    heads, keys = getattr(default, "num_attention_heads", None), getattr(default, "num_key_value_heads", None)
+    heads, keys = find(default, "num_attention_heads"), find(default, "num_key_value_heads")
     if heads == keys and "num_key_value_heads" in small and "num_key_value_heads" not in exceptions:
         small["num_key_value_heads"] = small.get("num_attention_heads", heads)
     for name in ("head_dim", "num_key_value_heads"):  # what some configurations leave for the user to give
