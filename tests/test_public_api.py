@@ -23,7 +23,7 @@ PAGES = [README, *sorted((REPO / "docs").rglob("*.md"))]
 
 
 def session_members() -> list[str]:
-    return [name for name in vars(Session) if not name.startswith("_")]
+    return [name for name in dir(Session) if not name.startswith("_")]
 
 
 def test_the_public_names_are_sorted_and_there() -> None:

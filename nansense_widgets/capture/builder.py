@@ -6,11 +6,12 @@ import threading
 from dataclasses import replace
 
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.attention import gives_attention
 from nansense_widgets.capture.axes import Axes
-from nansense_widgets.capture.flow import with_axes
+from nansense_widgets.capture.flow import scopes_around, with_axes
 from nansense_widgets.capture.forward import input_name
 from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
@@ -117,8 +118,9 @@ class ArchitectureBuilder:
             if name not in nodes:
                 nodes[name] = self._module(name)
         scopes = {node.parent for node in nodes.values()}
+        ran_inside = {scope for node in nodes.values() if node.ran for scope in scopes_around(node)}
         for name in scopes & nodes.keys():
-            nodes[name] = _as_scope(nodes[name], any(_inside(n, name) and n.ran for n in nodes.values()))
+            nodes[name] = _as_scope(nodes[name], name in ran_inside)
         nodes = with_axes(nodes, self._edges, self.index.modules, self._chosen)
         return Architecture(
             model=type(self.index.root).__name__,
@@ -154,6 +156,7 @@ class ArchitectureBuilder:
             calls=ran.calls,
             ran=True,
             gives_attention=gives_attention(None, key.op),
+            note="" if ran.stands_for == 1 else f"the last {ran.stands_for:,} ops of this name, as its calls",
         )
 
     def _module(self, name: str) -> ArchitectureNode:
@@ -175,8 +178,14 @@ class ArchitectureBuilder:
             ran=ran is not None and ran.calls > 0,
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
             gives_attention=gives_attention(module, ""),
-            note="" if ran or not self._traced else self._why_never(name),
+            note=self._module_note(name, ran),
         )
+
+    def _module_note(self, name: str, ran: Ran | None) -> str:
+        own = self.index.modules[name].parameters(recurse=False)
+        if any(isinstance(parameter, UninitializedParameter) for parameter in own):
+            return "uninitialised until its first forward"
+        return "" if ran or not self._traced else self._why_never(name)
 
     def _why_never(self, name: str) -> str:
         parent = self.index.modules.get(_parent(name, self.index.modules))
@@ -197,10 +206,6 @@ class ArchitectureBuilder:
 def _as_scope(node: ArchitectureNode, ran_inside: bool) -> ArchitectureNode:
     note = "" if ran_inside and node.note == "never ran" else node.note
     return replace(node, is_scope=True, ran=node.ran or ran_inside, note=note)
-
-
-def _inside(node: ArchitectureNode, scope: str) -> bool:
-    return node.parent == scope or node.parent.startswith(scope + ".")
 
 
 def _parent(name: str, modules: dict[str, nn.Module]) -> str:

@@ -12,10 +12,10 @@ from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.attention import MAPS
 from nansense_widgets.capture.leaves import leaves
-from nansense_widgets.capture.passes import BackwardPasses
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.snapshot import LayerCall, LeafValue
-from nansense_widgets.capture.values import Kept, keep, to_cpu, unobserved, unscale
+from nansense_widgets.capture.values import Budget, Kept, keep, to_cpu, unobserved, unscale
 
 __all__ = ["Collector"]
 
@@ -50,15 +50,18 @@ class Collector:
     Args:
         scaling: what the loss was multiplied by, which gradients are divided by.
         passes: tells several passes of autograd apart.
+        budget: what the snapshot of the batch may take.
     """
 
-    def __init__(self, scaling: LossScaling, passes: BackwardPasses) -> None:
+    def __init__(self, scaling: LossScaling, passes: BackwardPasses, budget: Budget) -> None:
+        self._budget = budget
         self._scaling = scaling
         self._passes = passes
         self._returned: dict[str, str] = {}
         self._layers: dict[str, list[tuple[int, list[_Leaf]]]] = {}
         self._dropped: dict[str, int] = {}
         self._handles: list[RemovableHandle] = []
+        self._nodes: list[Any] = []
         self.errors: dict[str, str] = {}
         self.seconds = 0.0
         """Time spent copying inside the user's forward and backward."""
@@ -110,6 +113,7 @@ class Collector:
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        self._nodes.clear()
         layers = {}
         notes = dict(self.errors)
         for name, records in self._layers.items():
@@ -124,16 +128,19 @@ class Collector:
         return layers, notes
 
     def _leaf(self, path: str, tensor: torch.Tensor) -> _Leaf:
-        leaf = _Leaf(path, keep(tensor), _why_no_gradient(tensor))
+        leaf = _Leaf(path, keep(tensor, self._budget), _why_no_gradient(tensor))
         if not leaf.no_gradient and leaf.value.tensor is not None:
             self._listen(leaf, tensor)
         return leaf
 
     def _listen(self, leaf: _Leaf, tensor: torch.Tensor) -> None:
-        # The hook sits on the value at this point of the program: a later op in place gives the
-        # tensor a new history and leaves this hook on the old one.
-        # Weak: a graph that outlives its batch must not keep what the batch captured.
-        self._handles.append(tensor.register_hook(_GradientHook(leaf, self)))
+        # The hook sits on the node of the graph that made the value, at this point of the program: a later
+        # op in place gives the tensor a new node and leaves this hook on the old one. Not on the tensor: its
+        # own table of hooks is the user's. What those change, the node is given changed, as `.grad` would.
+        node, index = gradient_edge(tensor)
+        self._handles.append(node.register_prehook(_GradientHook(leaf, index, self)))
+        if grad_fn_of(tensor) is None:
+            self._nodes.append(node)
         leaf.no_gradient = "no gradient: backward did not reach this value in this batch"
 
     def add_gradient(self, leaf: _Leaf, gradient: torch.Tensor) -> None:
@@ -142,7 +149,7 @@ class Collector:
         before = leaf.gradient
         if before is not None and aside and not before.aside:
             return
-        kept = keep(gradient)
+        kept = keep(gradient, self._budget)
         scale = self._scaling.scale
         with unobserved():
             if scale is not None and kept.tensor is not None:
@@ -158,13 +165,15 @@ class Collector:
 class _GradientHook:
     """Hands the gradient that flows through a value to the collector."""
 
-    def __init__(self, leaf: _Leaf, collector: Collector) -> None:
+    def __init__(self, leaf: _Leaf, index: int, collector: Collector) -> None:
+        # Weak: a graph that outlives its batch must not keep what the batch captured.
         self._leaf = weakref.ref(leaf)
+        self._index = index
         self._collector = weakref.ref(collector)
 
-    def __call__(self, gradient: torch.Tensor | None) -> None:
+    def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         leaf, collector = self._leaf(), self._collector()
-        # None: of several outputs of one op, this one was not used (torch calls the hook all the same).
+        gradient = gradients[self._index]  # None: of several outputs of one op, this one was not used
         if gradient is None or leaf is None or collector is None or torch.compiler.is_compiling():
             return
         began = time.perf_counter()
@@ -179,7 +188,7 @@ class _GradientHook:
 
 
 def _why_no_gradient(tensor: torch.Tensor) -> str:
-    if tensor.requires_grad:
+    if grad_fn_of(tensor) is not None or (tensor.requires_grad and torch.is_grad_enabled()):
         return ""
     if torch.is_inference_mode_enabled():
         return "no gradient: the forward ran in inference mode"

@@ -6,7 +6,6 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,12 +15,14 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
+from nansense_widgets.capture.compiled import EAGERLY, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.capture.values import Budget
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["CaptureEngine"]
@@ -44,7 +45,6 @@ class CaptureEngine:
         self.snapshot: BatchSnapshot | None = None
         self.error = ""
         """What went wrong in a capture, for the widgets to show; the run has gone on."""
-        self._compiled = self.model is not model
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
         with torch._C.DisableTorchFunction():
@@ -137,7 +137,6 @@ class CaptureEngine:
             self.attention,
             self._optimizers,
             trace,
-            compiled=self._compiled,
         )
         self._under_way = capture
         capture.install()
@@ -206,8 +205,6 @@ class _Capture:
         attention: tuple[str, ...],
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
-        *,
-        compiled: bool,
     ) -> None:
         self.trace = trace
         self.seconds = 0.0
@@ -215,8 +212,9 @@ class _Capture:
         self._watched = watched
         self._builder = builder
         selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        self._parameters = ParameterWatch(selected, optimizers)
-        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()))
+        budget = Budget()
+        self._parameters = ParameterWatch(selected, optimizers, budget)
+        self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         self._forward = ForwardWatch(
             builder.index,
             builder.names,
@@ -227,7 +225,7 @@ class _Capture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager: Any = _eager_stance() if compiled or _has_compiled_part(model) else None
+        self._eager = False
 
     @property
     def is_mine(self) -> bool:
@@ -237,15 +235,16 @@ class _Capture:
     def install(self) -> None:
         self._forward.install()
         self._parameters.install()
-        if self._eager is not None:
-            self._eager.__enter__()
+        if may_be_compiled():
+            EAGERLY.need()
+            self._eager = True
 
     def remove(self) -> None:
         self._forward.remove()
         self._parameters.remove()
-        if self._eager is not None:
-            self._eager.__exit__(None, None, None)
-            self._eager = None
+        if self._eager:
+            self._eager = False
+            EAGERLY.release()
 
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
@@ -292,12 +291,20 @@ class _Capture:
             return "not captured: this input was not given as a tensor"
         if node is None:
             return "not captured: no layer of this name has run yet"
-        if not node.ran or (node.note and not node.calls):
-            return node.note or "never ran"
+        if node.note not in ("", "never ran") and not node.calls:
+            return node.note
+        if name in self._forward.elsewhere:
+            return "not captured: it ran on another thread than the training loop's"
+        if self._forward.saw_replica:
+            return "not captured: DataParallel ran copies of it, on several devices at once"
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"
-        return "did not run in this batch"
+        if not self._parameters.reached.isdisjoint(node.parameters):
+            return "not captured: its parameters got gradients, but it was not called as a module"
+        if not self._forward.saw_call:
+            return "did not run in this batch: no module of the model was called"
+        return "did not run in this batch" if node.ran else "never ran"
 
     def _forward_failed(self, error: Exception) -> None:
         self._forward_error = f"not captured: {type(error).__name__}: {error}"
@@ -317,18 +324,3 @@ def _bytes(*groups: Iterable[torch.Tensor]) -> int:
         parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
         total += sum(part.numel() * part.element_size() for part in parts)
     return total
-
-
-def _has_compiled_part(model: nn.Module) -> bool:
-    """Whether `module.compile()` was called on the model or a part of it."""
-    return any(
-        getattr(module, "_compiled_call_impl", None) is not None or hasattr(module, "_orig_mod")
-        for module in model.modules()
-    )
-
-
-def _eager_stance() -> Any:
-    """Compiled code calls no hooks, so a captured batch runs eagerly; the others keep their speed."""
-    stance = torch.compiler.set_stance("force_eager")
-    stance.__exit__(None, None, None)  # creating it sets it; that is `install`'s to do
-    return stance

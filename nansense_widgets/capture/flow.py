@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from torch import nn
@@ -10,7 +10,7 @@ from torch import nn
 from nansense_widgets.capture.architecture import ArchitectureNode
 from nansense_widgets.capture.axes import Axes, AxesRule, input_rule, keeps_axes, module_rule, op_rule
 
-__all__ = ["with_axes"]
+__all__ = ["scopes_around", "split_output", "with_axes"]
 
 
 def with_axes(
@@ -36,8 +36,7 @@ def with_axes(
         flow.backwards(name)
     for name in nodes:  # what was learned from behind flows on to branches
         flow.forwards(name)
-    for name in nodes:
-        flow.from_inside(name)
+    flow.from_inside()
     return {name: _with_rule(node, flow.rules[name]) for name, node in nodes.items()}
 
 
@@ -106,19 +105,18 @@ class _Flow:
             if self._is_known(name):
                 return
 
-    def from_inside(self, name: str) -> None:
+    def from_inside(self) -> None:
         """A scope of unknown class has the axes of the last layer in it that gives its shape."""
-        node = self._nodes[name]
-        if self.rules[name] is not None or not node.is_scope or not node.output_shapes:
-            return
-        shape = node.output_shapes[0]
-        for other in reversed(self._nodes):
-            near = self._nodes[other]
-            if near.parent == name or near.parent.startswith(name + "."):
-                axes = self._axes(other, len(shape))
-                if axes is not None and shape in near.output_shapes:
-                    self.rules[name] = AxesRule((("*", len(shape), axes),))
-                    return
+        for name in reversed(self._nodes):
+            node = self._nodes[name]
+            for scope in scopes_around(node):
+                around = self._nodes.get(scope)
+                if around is None or self.rules[scope] is not None or not around.output_shapes:
+                    continue
+                shape = around.output_shapes[0]
+                axes = self._axes(name, len(shape)) if shape in node.output_shapes else None
+                if axes is not None:
+                    self.rules[scope] = AxesRule((("*", len(shape), axes),))
 
     def _settle(self, name: str, rank: int, axes: Axes, known: bool) -> None:
         rule = self.rules[name]
@@ -164,6 +162,14 @@ class _Flow:
     def _is_known(self, name: str) -> bool:
         rule = self.rules[name]
         return rule is not None and rule.batch_known
+
+
+def scopes_around(node: ArchitectureNode) -> Iterator[str]:
+    """Names of the modules that a node lies in, from the inside out."""
+    scope = node.parent
+    while scope:
+        yield scope
+        scope = scope.rpartition(".")[0]
 
 
 def split_output(name: str, nodes: Mapping[str, object]) -> tuple[str, str]:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 from torch import nn
+from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
@@ -29,6 +30,10 @@ from nansense_widgets.capture.trace import Trace
 from nansense_widgets.capture.values import Kept
 
 __all__ = ["ForwardWatch"]
+
+OPS = 100
+"""Ops of one name in one call of a scope that are layers of their own. Those after stand under the last: a
+recurrent loop over thousands of steps is a graph that nobody could read."""
 
 
 class Taker(Protocol):
@@ -96,6 +101,11 @@ class ForwardWatch:
         self._left: dict[str, int] = {}
         """The call that a module with hooks of the user's own has just left."""
         self.root_called = False
+        self.saw_call = False
+        self.elsewhere: set[str] = set()
+        """Modules that ran on other threads."""
+        self.saw_replica = False
+        """Whether copies that DataParallel makes have run."""
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
@@ -118,6 +128,8 @@ class ForwardWatch:
         """Stop; a forward that is still under way is left alone."""
         for handle in self._handles:
             handle.remove()
+            # Torch removes a global hook from one of its two tables only; what is left would count as a hook.
+            torch_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles.clear()
         self._stack.clear()
         self._pop_mode()
@@ -129,8 +141,10 @@ class ForwardWatch:
             return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
+            self._note_elsewhere(name, module)
             return
         try:
+            self.saw_call = True
             call = self._calls[name] = self._calls.get(name, 0) + 1
             if self._stack:
                 self._stack[-1].inner += 1
@@ -153,6 +167,12 @@ class ForwardWatch:
                     self._read_inputs(call, args, kwargs if isinstance(kwargs, dict) else {})
         except Exception as error:
             self._fail(error)
+
+    def _note_elsewhere(self, name: str | None, module: nn.Module) -> None:
+        if name is None:
+            self.saw_replica = self.saw_replica or getattr(module, "_is_replica", False)
+        elif threading.get_ident() != self._thread and not in_backward():
+            self.elsewhere.add(name)
 
     def _read_inputs(self, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for name, value in self._index.bind_inputs(args, kwargs).items():
@@ -212,7 +232,7 @@ class ForwardWatch:
         assert trace is not None
         for op, count in frame.ops.items():
             key = (frame.name, op)
-            trace.op_counts[key] = max(count, trace.op_counts.get(key, 0))
+            trace.op_counts[key] = max(min(count, OPS), trace.op_counts.get(key, 0))
         if not frame.name:
             return
         ran = trace.node(frame.name, type(frame.module).__name__)
@@ -249,14 +269,16 @@ class ForwardWatch:
         try:
             kind = op_kind(func)
             value = args[0] if kind.returns_self and args else result
-            if kind.alias:
+            # A custom autograd function that returns an input unchanged makes torch call `x.view_as(x)`.
+            if kind.alias or (kind.name == "view_as" and len(args) == 2 and args[0] is args[1]):
                 if self._trace is not None:
                     self._trace.alias(value, args)
                 return
             if next(leaves(value), None) is None:
                 return
-            ordinal = frame.ops.get(kind.name, 0)
-            frame.ops[kind.name] = ordinal + 1
+            count = frame.ops.get(kind.name, 0)
+            frame.ops[kind.name] = count + 1
+            ordinal = min(count, OPS - 1)
             frame.inner += 1
             key = OpKey(frame.name, kind.name, ordinal)
             layer = self._names.get(key)
@@ -270,6 +292,7 @@ class ForwardWatch:
             if self._trace is not None:
                 ran = self._trace.node(key, kind.name)
                 ran.calls += 1
+                ran.stands_for = max(ran.stands_for, count - ordinal + 1)
                 ran.detail = op_detail(args, kwargs)
                 self._trace.consume(key, (args, kwargs))
                 self._trace.produce(key, value)

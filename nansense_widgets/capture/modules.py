@@ -126,7 +126,8 @@ def parameter_count(module: nn.Module) -> int:
 
 
 def _forward_code(module: nn.Module) -> CodeType | None:
-    code = getattr(type(module).forward, "__code__", None)
+    # Statically: TorchScript's `forward` is a descriptor that raises on a class.
+    code = getattr(inspect.getattr_static(type(module), "forward", None), "__code__", None)
     return code if isinstance(code, CodeType) else None
 
 

@@ -19,7 +19,7 @@ from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import Kept, keep, to_cpu, unscale
+from nansense_widgets.capture.values import Budget, Kept, copied, to_cpu, unobserved, unscale
 
 __all__ = ["ParameterValues", "ParameterWatch", "select_parameters"]
 
@@ -66,9 +66,13 @@ class ParameterWatch:
         parameters: what to read, by name.
         optimizers: the session's optimizers; parameters in none of them are read when their gradient
             has been accumulated too, since the loop may update them by itself.
+        budget: what the snapshot of the batch may take.
     """
 
-    def __init__(self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer]) -> None:
+    def __init__(
+        self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer], budget: Budget
+    ) -> None:
+        self._budget = budget
         self._parameters = parameters
         self._optimizers = optimizers
         self._gradients: dict[str, Kept] = {}
@@ -79,7 +83,7 @@ class ParameterWatch:
         """Time spent copying inside the user's backward and step."""
         self._names = {id(p): name for name, p in parameters.items()}
         self._thread = threading.get_ident()
-        self._reached: set[str] = set()
+        self.reached: set[str] = set()
         """Parameters whose gradient backward has accumulated in this batch."""
         self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
@@ -112,10 +116,14 @@ class ParameterWatch:
     def finish(self) -> ParameterValues:
         """Stop listening; read what is there now."""
         self.remove()
+        with unobserved():
+            return self._read_all()
+
+    def _read_all(self) -> ParameterValues:
         found = ParameterValues()
         skipped = {id(optimizer) for optimizer in self.scaling.skipped()}
         for name, parameter in self._parameters.items():
-            kept = to_cpu(keep(parameter, "row"))
+            kept = to_cpu(copied(parameter, self._budget, "row"))
             if kept.tensor is not None:
                 found.weights[name] = kept.tensor
             if why := kept.reason or kept.part:
@@ -136,7 +144,7 @@ class ParameterWatch:
                     entries = found.state.setdefault(known, {})
                     held = optimizer.state.get(parameter, {})
                     for key, value in held.items() if isinstance(held, dict) else ():
-                        tensor = _as_tensor(value)
+                        tensor = self._as_tensor(value)
                         if tensor is not None:
                             entries[str(key)] = tensor
         return found
@@ -160,11 +168,11 @@ class ParameterWatch:
         before = self._before.get(name)
         touched = before is None or before.is_touched(parameter)
         if used is None and parameter.grad is not None and touched:
-            used = _kept(parameter.grad)
+            used = self._kept(parameter.grad)
             if self._is_scaled(owner):
                 self._scaled.add(name)
         if used is None:
-            if name in self._reached:
+            if name in self.reached:
                 return Kept(None, "no gradient: it was set to None before an optimizer stepped with it")
             return Kept(None, _why_no_gradient(parameter))
         # A fused optimizer divides the gradients in its own step, which it does not take then.
@@ -180,21 +188,21 @@ class ParameterWatch:
         return not self.scaling.is_unscaled(owner)
 
     def _read(self, optimizer: Optimizer) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                name = self._names.get(id(parameter))
-                if name is not None:
-                    self._take(name, parameter, optimizer)
+        began = time.perf_counter()
+        with unobserved():
+            for group in optimizer.param_groups:
+                for parameter in group["params"]:
+                    name = self._names.get(id(parameter))
+                    if name is not None:
+                        self._take(name, parameter, optimizer)
+        self.seconds += time.perf_counter() - began
 
     def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
-        began = time.perf_counter()
-        with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
-            if parameter.grad is not None:
-                self._gradients[name] = _kept(parameter.grad)
-                self._scaled.discard(name)
-                if self._is_scaled(owner):
-                    self._scaled.add(name)
-        self.seconds += time.perf_counter() - began
+        if parameter.grad is not None:
+            self._gradients[name] = self._kept(parameter.grad)
+            self._scaled.discard(name)
+            if self._is_scaled(owner):
+                self._scaled.add(name)
 
     def _after_scaler(self, optimizer: Optimizer) -> None:
         self._read(optimizer)
@@ -211,9 +219,26 @@ class ParameterWatch:
         if torch.compiler.is_compiling():
             return
         name = self._names[id(parameter)]
-        self._reached.add(name)
-        if name not in self._owner:  # an optimizer will step with it, after clipping and all
-            self._take(name, parameter, None)
+        self.reached.add(name)
+        if name not in self._owner:  # an optimizer will step with the others, after clipping and all
+            began = time.perf_counter()
+            with unobserved():
+                self._take(name, parameter, None)
+            self.seconds += time.perf_counter() - began
+
+    def _kept(self, tensor: torch.Tensor) -> Kept:
+        try:
+            return copied(tensor, self._budget, "row")
+        except Exception as error:  # never an error in the user's step
+            return Kept(None, f"{type(error).__name__}: {error}")
+
+    def _as_tensor(self, value: Any) -> torch.Tensor | None:
+        if isinstance(value, torch.Tensor):
+            return to_cpu(self._kept(value)).tensor
+        if isinstance(value, (bool, int, float)):
+            with suppress(OverflowError, RuntimeError):  # an int beyond 64 bits
+                return torch.tensor(value)
+        return None
 
 
 class _Gradient:
@@ -246,13 +271,6 @@ def _version(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None or tensor.is_inference() else tensor._version
 
 
-def _kept(tensor: torch.Tensor) -> Kept:
-    try:
-        return keep(tensor, "row")
-    except Exception as error:  # never an error in the user's step
-        return Kept(None, f"{type(error).__name__}: {error}")
-
-
 def _number(value: Any) -> float | None:
     with suppress(OverflowError):  # an int too large for a float is no knob to show
         return _as_float(value)
@@ -264,13 +282,4 @@ def _as_float(value: Any) -> float | None:
         return float(value)
     if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
         return float(value.detach())
-    return None
-
-
-def _as_tensor(value: Any) -> torch.Tensor | None:
-    if isinstance(value, torch.Tensor):
-        return to_cpu(keep(value)).tensor
-    if isinstance(value, (bool, int, float)):
-        with suppress(OverflowError, RuntimeError):  # an int beyond 64 bits
-            return torch.tensor(value)
     return None

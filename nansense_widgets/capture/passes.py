@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import sys
 from types import FrameType
+from typing import Any
 
 import torch
 
-__all__ = ["BackwardPasses", "in_backward"]
+from nansense_widgets.capture.values import unobserved
+
+__all__ = ["BackwardPasses", "grad_fn_of", "gradient_edge", "in_backward"]
 
 _GRAD = torch.autograd.grad.__code__
 _BACKWARD = torch.autograd.backward.__code__
@@ -16,6 +19,27 @@ _BACKWARD = torch.autograd.backward.__code__
 def in_backward() -> bool:
     """Whether autograd runs on this thread: a forward now is a recomputation (activation checkpointing)."""
     return bool(torch._C._current_graph_task_id() != -1)
+
+
+def grad_fn_of(tensor: torch.Tensor) -> Any:
+    """The node that made a tensor, or None. Of a view whose base was changed in a way that autograd forbids,
+    asking raises; the user's program may go on all the same."""
+    try:
+        return tensor.grad_fn
+    except RuntimeError:
+        return None
+
+
+def gradient_edge(tensor: torch.Tensor) -> tuple[Any, int]:
+    """The node of autograd's graph through which the gradient of a tensor flows, and which output it is.
+
+    That of a leaf lives only while somebody holds it or a graph uses it.
+    """
+    if (node := grad_fn_of(tensor)) is not None:
+        return node, tensor.output_nr
+    with unobserved(), torch.enable_grad():  # torch finds a leaf's by making a view of it
+        edge = torch.autograd.graph.get_gradient_edge(tensor)
+    return edge.node, edge.output_nr
 
 
 class BackwardPasses:

@@ -15,6 +15,8 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
 
+from nansense_widgets.capture.installed import Installed
+
 __all__ = ["LossScaling"]
 
 
@@ -32,20 +34,17 @@ class LossScaling:
         self._thread = threading.get_ident()
         self._found_inf: list[tuple[Optimizer, list[torch.Tensor]]] = []
         self._unscaled: set[int] = set()
-        self._originals: dict[str, Any] = {}
 
     def install(self) -> None:
         """Begin to listen."""
-        for name, after in (("scale", self._scaled), ("unscale_", self._unscaled_), ("step", self._stepped)):
-            original = getattr(GradScaler, name)
-            self._originals[name] = original
-            setattr(GradScaler, name, self._wrapped(original, after))
+        _LISTENERS.append(self)
+        _WRAPPED.need()
 
     def remove(self) -> None:
         """Stop listening."""
-        for name, original in self._originals.items():
-            setattr(GradScaler, name, original)
-        self._originals.clear()
+        if self in _LISTENERS:
+            _LISTENERS.remove(self)
+            _WRAPPED.release()
 
     def is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the gradients of this optimizer's parameters have been divided by the scale."""
@@ -55,19 +54,15 @@ class LossScaling:
         """Optimizers whose step a scaler left out because a gradient was Inf or NaN."""
         return [optimizer for optimizer, found in self._found_inf if any(bool(flag) for flag in found)]
 
-    def _wrapped(self, original: Callable[..., Any], after: Callable[..., None]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def method(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
-            result = original(scaler, *args, **kwargs)
-            if threading.get_ident() == self._thread and not torch.compiler.is_compiling():
-                try:
-                    with torch._C.DisableTorchFunction():
-                        after(scaler, *args, **kwargs)
-                except Exception:  # noqa: S110  a torch that keeps this elsewhere: nothing is told
-                    pass
-            return result
-
-        return method
+    def heard(self, method: str, scaler: GradScaler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A method of a scaler has returned."""
+        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+            return
+        try:
+            with torch._C.DisableTorchFunction():
+                getattr(self, _METHODS[method])(scaler, *args, **kwargs)
+        except Exception:  # noqa: S110  a torch that keeps this elsewhere: nothing is told
+            pass
 
     def _scaled(self, scaler: GradScaler, *_: Any, **__: Any) -> None:
         if scaler.is_enabled() and scaler._scale is not None:
@@ -84,3 +79,33 @@ class LossScaling:
         found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
         self._found_inf.append((optimizer, [flag.detach().clone() for flag in found.values()]))
         self._on_stepped(optimizer)
+
+
+_METHODS = {"scale": "_scaled", "unscale_": "_unscaled_", "step": "_stepped"}
+_LISTENERS: list[LossScaling] = []
+
+
+def _wrap_methods() -> Callable[[], None]:
+    originals = {name: getattr(GradScaler, name) for name in _METHODS}
+    for name, original in originals.items():
+        setattr(GradScaler, name, _telling(name, original))
+
+    def unwrap() -> None:
+        for name, original in originals.items():
+            setattr(GradScaler, name, original)
+
+    return unwrap
+
+
+def _telling(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
+        result = original(scaler, *args, **kwargs)
+        for listener in tuple(_LISTENERS):
+            listener.heard(name, scaler, args, kwargs)
+        return result
+
+    return method
+
+
+_WRAPPED = Installed(_wrap_methods)

@@ -12,6 +12,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.names import OpKey
+from nansense_widgets.capture.passes import grad_fn_of
 
 __all__ = ["Ran", "Trace"]
 
@@ -33,6 +34,8 @@ class Ran:
     shapes: tuple[tuple[int, ...], ...] = ()
     paths: tuple[str, ...] = ()
     parameters: set[str] = field(default_factory=set)
+    stands_for: int = 1
+    """Ops in one call of the scope that this node is: more than 1 only for the last of very many."""
 
 
 class Trace:
@@ -105,7 +108,7 @@ class Trace:
 
     def _own(self, node: Node, tensor: torch.Tensor) -> None:
         self._producers[tensor] = node
-        grad_fn = tensor.grad_fn
+        grad_fn = grad_fn_of(tensor)
         if grad_fn is not None:
             self._grad_fns[id(grad_fn)] = (grad_fn, node)
             if len(self._grad_fns) > GRAD_FNS:
@@ -120,7 +123,8 @@ class Trace:
         # Made where no hook sees it (a custom autograd function): follow the graph back to known values.
         found: set[Node] = set()
         seen: set[int] = set()
-        front: list[Any] = [tensor.grad_fn] if tensor.grad_fn is not None else []
+        made_by = grad_fn_of(tensor)
+        front: list[Any] = [made_by] if made_by is not None else []
         while front and len(seen) < MAX_STEPS_BACK:
             grad_fn = front.pop()
             if id(grad_fn) in seen:

@@ -10,10 +10,16 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Kept", "keep", "to_cpu", "unobserved", "unscale"]
+__all__ = ["Budget", "Kept", "copied", "keep", "to_cpu", "unobserved", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
+
+
+SNAPSHOT_BYTES = 2 * 2**30
+"""All that one snapshot may take. On a GPU it takes as much there until its batch is over."""
+
+FULL = "not captured: the snapshot of this batch is full (2 GiB); watch fewer layers"
 
 
 @dataclass(frozen=True)
@@ -40,26 +46,45 @@ def unobserved() -> Iterator[None]:
             yield
 
 
-def keep(tensor: torch.Tensor, unit: str = "sample") -> Kept:
+class Budget:
+    """What one snapshot may take: watching all of a very large model is not to use up the memory."""
+
+    def __init__(self) -> None:
+        self._left = SNAPSHOT_BYTES
+
+    def admits(self, size: int) -> bool:
+        """Whether so many bytes more fit; they are then taken."""
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
+
+
+def keep(tensor: torch.Tensor, budget: Budget, unit: str = "sample") -> Kept:
     """Copy a tensor as it is now; it stays on its device until `to_cpu`, so that nothing waits for a GPU.
 
     Of a tensor above 64 MiB the first items of its first axis are copied; `unit` is what one of them is.
     """
-    reason = _unreadable(tensor)
-    if reason:
-        return Kept(None, reason)
     with unobserved():
-        part = ""
-        source = tensor.detach()
-        size = source.numel() * source.element_size()
-        if size > TENSOR_BYTES and source.layout is torch.strided:
-            samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
-            if samples == 0:
-                one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
-                return Kept(None, f"not captured: one {unit} takes {one:,.0f} MiB, above the limit of 64 MiB")
-            part = f"first {samples} of {source.shape[0]} {unit}s"
-            source = source[:samples]
-        return Kept(source.clone(), part=part)
+        return copied(tensor, budget, unit)
+
+
+def copied(tensor: torch.Tensor, budget: Budget, unit: str) -> Kept:
+    """The same for callers that are `unobserved` already, with very many tensors."""
+    if reason := _unreadable(tensor):
+        return Kept(None, reason)
+    source, part = tensor.detach(), ""
+    size = source.numel() * source.element_size()
+    if size > TENSOR_BYTES and source.layout is torch.strided:
+        samples = TENSOR_BYTES * source.shape[0] // size if source.ndim >= 2 else 0
+        if samples == 0:
+            one = size / 2**20 / max(1, source.shape[0] if source.ndim >= 2 else 1)
+            return Kept(None, f"not captured: one {unit} takes {one:,.0f} MiB, above the limit of 64 MiB")
+        part = f"first {samples} of {source.shape[0]} {unit}s"
+        source = source[:samples]
+    if not budget.admits(source.numel() * source.element_size()):
+        return Kept(None, FULL)
+    return Kept(source.clone(), part=part)
 
 
 def to_cpu(kept: Kept) -> Kept:

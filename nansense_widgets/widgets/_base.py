@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pathlib
-from typing import Any, ClassVar
+from typing import Any
 
 import anywidget
 import traitlets
@@ -24,12 +24,9 @@ class SessionWidget(anywidget.AnyWidget):
 
     state: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
 
-    _front_end: ClassVar[str] = ""
-
     def __init_subclass__(cls, front_end: str = "", **kwargs: Any) -> None:
         if front_end:
             cls._esm = _STATIC / f"{front_end}.js"
-            cls._front_end = front_end
         super().__init_subclass__(**kwargs)
 
     def __init__(self, hub: Hub, **kwargs: Any) -> None:

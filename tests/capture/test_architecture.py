@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -11,9 +12,16 @@ from torch import nn
 from tests import kinds
 from tests.capture.test_capture import capture
 
+SDPA = "scaled_dot_product_attention"
+
 
 def edges(engine: Any) -> set[str]:
     return {f"{a} -> {b}" for a, b in engine.architecture.edges}
+
+
+def chain(*names: str) -> set[str]:
+    """Edges along a path."""
+    return {f"{a} -> {b}" for a, b in itertools.pairwise(names)}
 
 
 def trained(program: kinds.Program, batches: int = 1) -> Any:
@@ -85,10 +93,16 @@ def test_unet() -> None:
 def test_gpt_with_tied_embeddings() -> None:
     engine = trained(kinds.gpt_with_tied_embeddings())
     nodes = engine.architecture.nodes
-    block = {edge for edge in edges(engine) if edge.startswith("blocks.0") and "-> blocks.0" in edge}
-    assert "blocks.0.attn.scaled_dot_product_attention -> blocks.0.attn.transpose4" in block
-    assert "blocks.0.mlp.0 -> blocks.0.mlp.1" in block
-    assert {"wte -> add1", "wpe -> add1", "blocks.1.mlp.3 -> add5", "add5 -> head"} <= edges(engine)
+    expected = {"ids -> wte", "wte -> add1", "arange -> wpe", "wpe -> add1", "add5 -> head"}
+    for i, (before, middle, after) in enumerate((("add1", "add2", "add3"), ("add3", "add4", "add5"))):
+        attn, mlp = f"blocks.{i}.attn", f"blocks.{i}.mlp"
+        expected |= chain(before, f"blocks.{i}.norm1", f"{attn}.qkv", f"{attn}.chunk")
+        for n in (1, 2, 3):  # query, key and value
+            expected |= chain(f"{attn}.chunk", f"{attn}.view{n}", f"{attn}.transpose{n}", f"{attn}.{SDPA}")
+        expected |= chain(f"{attn}.{SDPA}", f"{attn}.transpose4", f"{attn}.reshape", f"{attn}.proj", middle)
+        expected |= chain(before, middle, f"blocks.{i}.norm2", *(f"{mlp}.{n}" for n in range(4)), after)
+        expected |= chain(middle, after)
+    assert edges(engine) == expected
     assert nodes["wte"].parameter_count == nodes["head"].parameter_count == 88
     assert (
         sum(p.numel() for p in engine.model.parameters()) == 88 + 128 + 2 * nodes["blocks.0"].parameter_count
@@ -140,11 +154,24 @@ def test_encoder_decoder_transformer() -> None:
     engine = trained(kinds.encoder_decoder_transformer())
     nodes = engine.architecture.nodes
     assert list(nodes)[:2] == ["source", "target"]
-    found = edges(engine)
-    assert {"source -> embed", "target -> embed"} <= found
-    memory = "transformer.encoder.norm -> transformer.decoder.layers.0.multihead_attn"
-    assert memory in found
-    assert "transformer.decoder.norm -> head" in found
+    encoder, decoder = "transformer.encoder.layers.0", "transformer.decoder.layers.0"
+    expected = {"source -> embed", "target -> embed"}
+    for layer in (encoder, decoder):
+        expected |= chain(
+            "embed", f"{layer}.self_attn", f"{layer}.dropout1", f"{layer}.add1", f"{layer}.norm1"
+        )
+        expected |= chain("embed", f"{layer}.add1")
+        expected |= chain(f"{layer}.linear1", f"{layer}.relu", f"{layer}.dropout", f"{layer}.linear2")
+    expected |= chain(*(f"{encoder}.{name}" for name in ("norm1", "linear1")))
+    expected |= chain(*(f"{encoder}.{name}" for name in ("linear2", "dropout2", "add2", "norm2")))
+    expected |= chain(f"{encoder}.norm1", f"{encoder}.add2")
+    expected |= chain(f"{encoder}.norm2", "transformer.encoder.norm", f"{decoder}.multihead_attn")
+    cross = ("norm1", "multihead_attn", "dropout2", "add2", "norm2", "linear1")
+    expected |= chain(*(f"{decoder}.{name}" for name in cross))
+    expected |= chain(*(f"{decoder}.{name}" for name in ("linear2", "dropout3", "add3", "norm3")))
+    expected |= chain(f"{decoder}.norm1", f"{decoder}.add2") | chain(f"{decoder}.norm2", f"{decoder}.add3")
+    expected |= chain(f"{decoder}.norm3", "transformer.decoder.norm", "head")
+    assert edges(engine) == expected
     assert nodes["transformer.encoder.layers.0.self_attn"].ran
     assert nodes["transformer.encoder.layers.0.self_attn.out_proj"].note.startswith("not called as a module")
 
@@ -222,3 +249,41 @@ def test_select_by_name_glob_class_and_alias() -> None:
     assert architecture.select("Linear") == ["a", "stage.0"]
     assert architecture.select("b") == ["a"]
     assert architecture.select("nothing") == []
+
+
+def test_of_very_many_ops_the_last_node_stands_for_the_rest() -> None:
+    class Unrolled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.eye(3))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(2000):
+                x = torch.tanh(x)
+            return x @ self.weight
+
+    model = Unrolled()
+    engine, snapshot = capture(model, lambda: model(torch.ones(2, 3)).sum().backward(), batches=2)
+    nodes = engine.architecture.nodes
+    assert [name for name in nodes if name.startswith("tanh")] == [f"tanh{i}" for i in range(1, 101)]
+    assert nodes["tanh100"].note == "the last 1,901 ops of this name, as its calls"
+    assert nodes["tanh100"].calls == 1901
+    assert nodes["tanh99"].note == ""
+    assert "tanh100 -> matmul" in edges(engine)
+    assert len(snapshot.layers["tanh100"]) == 64
+    assert snapshot.missing["tanh100"] == "first 64 of 1901 calls kept"
+
+
+def test_a_lazy_module_is_uninitialised_and_then_real() -> None:
+    from nansense_widgets.capture.engine import CaptureEngine
+
+    model = nn.Sequential(nn.Flatten(), nn.LazyLinear(10))
+    before = CaptureEngine(model, [], lambda snapshot: None).architecture
+    assert before.nodes["1"].cls == "LazyLinear"
+    assert before.nodes["1"].note == "uninitialised until its first forward"
+    assert before.nodes["1"].parameter_count == 0
+    engine, snapshot = capture(model, lambda: model(torch.ones(2, 3, 4)).sum().backward())
+    after = engine.architecture.nodes["1"]
+    assert (after.cls, after.note, after.parameter_count) == ("Linear", "", 130)
+    assert snapshot.weights["1.weight"].shape == (10, 12)
+    assert torch.equal(snapshot.weight_gradients["1.weight"], torch.full((10, 12), 2.0))

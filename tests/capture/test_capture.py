@@ -7,8 +7,10 @@ import functools
 import gc
 import io
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -240,7 +242,7 @@ def test_reasons_why_something_is_missing() -> None:
     engine.begin(BatchPosition("train", 0, 1), pauses=True)
     engine.end(BatchPosition("train", 0, 1), complete=True)
     assert engine.snapshot is not None
-    assert engine.snapshot.missing["used"] == "did not run in this batch"
+    assert engine.snapshot.missing["used"].startswith("did not run in this batch")
     assert engine.snapshot.activations == {}
 
 
@@ -419,9 +421,9 @@ def test_a_gradient_of_an_earlier_batch_is_not_shown_as_this_ones() -> None:
 def test_cost_counts_copies_made_inside_forward_and_backward(monkeypatch: pytest.MonkeyPatch) -> None:
     from nansense_widgets.capture.values import keep as original
 
-    def slow(tensor: torch.Tensor) -> Any:
+    def slow(tensor: torch.Tensor, budget: Any) -> Any:
         time.sleep(0.02)
-        return original(tensor)
+        return original(tensor, budget)
 
     monkeypatch.setattr("nansense_widgets.capture.collect.keep", slow)
     model = nn.Sequential(nn.Linear(2, 3))
@@ -463,7 +465,9 @@ def test_a_compiled_part_inside_the_model_runs_and_is_seen() -> None:
 
     model = Model()
     x = torch.ones(1, 2)
-    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # torch would warn of our hooks in the user's forward
+        _, snapshot = capture(model, lambda: model(x).sum().backward())
     assert "fc" in snapshot.activations
     assert torch.allclose(model(x), helper(torch.tanh(model.fc(x)) * 2))
 
@@ -584,3 +588,175 @@ def test_an_op_is_not_taken_for_the_module_of_its_name() -> None:
     _, snapshot = capture(model, lambda: model(torch.ones(1, 2, 3)))
     assert "conv1d" in snapshot.missing
     assert "conv1d" not in snapshot.layers
+
+
+def test_what_is_compiled_after_start_is_captured_too() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 2))
+    x = torch.randn(3, 4)
+    engine = CaptureEngine(model, [], lambda snapshot: None)
+    engine.watch(["1"])
+    wrapped = torch.compile(model, backend="eager")
+
+    @torch.compile(backend="eager")
+    def step() -> torch.Tensor:
+        return model(x).sum()
+
+    for run in (lambda: wrapped(x).sum(), step):
+        run().backward()
+        position = BatchPosition("train", 0, 0)
+        engine.begin(position, pauses=True)
+        run().backward()
+        engine.end(position, complete=True)
+        assert engine.snapshot is not None
+        assert torch.equal(engine.snapshot.activations["1"], torch.relu(model[0](x)))
+        assert "1" in engine.snapshot.activation_gradients
+
+
+def test_operators_that_compile_by_themselves_still_work() -> None:
+    class Conditional(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.a, self.b, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = torch.cond(x.sum() > 0, lambda x: self.a(x).sin(), lambda x: self.b(x).cos(), (x,))
+            return self.out(y)
+
+    model = Conditional()
+    x = torch.ones(3, 4)
+    model(x).sum().backward()  # the compiler is there now
+    expected = model.a.weight.grad
+    model.zero_grad()
+    _, snapshot = capture(model, lambda: model(x).sum().backward())
+    assert torch.equal(snapshot.weight_gradients["a.weight"], expected)  # type: ignore[arg-type]
+    assert torch.equal(snapshot.activations["out"], model.out(model.a(x).sin()))
+
+
+def test_modules_that_run_elsewhere_say_so() -> None:
+    class Towers(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.towers = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+            self.out = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with ThreadPoolExecutor(2) as pool:
+                parts = list(pool.map(lambda tower: tower(x), self.towers))
+            return self.out(sum(parts))
+
+    model = Towers()
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward())
+    assert snapshot.missing["towers.0"] == "not captured: it ran on another thread than the training loop's"
+    assert "out" in snapshot.activations
+
+    plain = nn.Sequential(nn.Tanh())
+    replica = plain[0]._replicate_for_data_parallel()  # noqa: SLF001  what DataParallel calls
+    _, snapshot = capture(plain, lambda: replica(torch.ones(1, 2)))
+    assert snapshot.missing["0"] == "not captured: DataParallel ran copies of it, on several devices at once"
+
+
+def test_hooks_of_the_users_own_on_what_a_function_returns_unchanged_are_called() -> None:
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = Same.apply(self.fc(x))
+            y.register_hook(lambda gradient: gradient * 2)
+            return y
+
+    model = Model()
+    for _ in range(2):
+        engine, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
+        assert list(engine.architecture.nodes) == ["x", "fc"]
+        assert torch.equal(
+            snapshot.weight_gradients["fc.bias"], torch.full((2,), 4.0)
+        )  # two batches, doubled
+        model.zero_grad()
+
+
+def test_a_snapshot_has_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.capture.values.SNAPSHOT_BYTES", 4 * (6 + 4 + 4 + 2))
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), watch=["0", "1"])
+    full = "not captured: the snapshot of this batch is full (2 GiB); watch fewer layers"
+    assert set(snapshot.activations) == {"0", "1"}  # what came first is there
+    assert snapshot.weight_reasons["0.weight"] == full or snapshot.weight_gradient_reasons["0.weight"] == full
+    assert snapshot.cost.bytes <= 64
+    assert model[0].weight.grad is not None
+
+
+def test_gradients_of_leaves_and_views_without_grad() -> None:
+    class Token(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.token = nn.Parameter(torch.ones(1, 2))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.cat([self.token.expand(3, -1), x], 1)
+
+    model = Token()
+    x = torch.randn(3, 2, requires_grad=True)
+    _, snapshot = capture(model, lambda: (model(x) ** 2).sum().backward(), batches=2)
+    assert torch.equal(snapshot.activation_gradients["x"], 2 * x)
+    assert torch.equal(snapshot.activation_gradients["expand"], torch.full((3, 2), 2.0))
+    with torch.no_grad():
+        _, snapshot = capture(model, lambda: model(x), batches=2)
+    leaf = snapshot.layers["expand"][0].leaves[0]
+    assert leaf.activation is not None
+    assert leaf.gradient_reason == "no gradient: the forward ran without grad (torch.no_grad)"
+
+
+def test_a_root_forward_that_is_called_directly_is_not_said_never_to_run() -> None:
+    class Root(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.fc.forward(x)
+
+    model = Root()
+    _, snapshot = capture(model, lambda: model.forward(torch.ones(1, 2)).sum().backward())
+    assert (
+        snapshot.missing["fc"]
+        == "not captured: its parameters got gradients, but it was not called as a module"
+    )
+    assert snapshot.missing["unused"] == "did not run in this batch: no module of the model was called"
+
+
+def test_a_view_that_autograd_has_given_up_does_not_end_the_capture() -> None:
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x
+
+        @staticmethod
+        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+            return gradient
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.before, self.after = nn.Linear(2, 2), nn.Linear(2, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = Same.apply(self.before(x))
+            with torch.no_grad():
+                torch.relu_(y)  # from here on `y.grad_fn` raises
+            return self.after(x)
+
+    model = Model()
+    _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
+    assert "after" in snapshot.activation_gradients
+    assert "relu_" in snapshot.activations

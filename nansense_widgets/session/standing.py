@@ -1,0 +1,167 @@
+"""What a session is and where its run stands: everything that can be read of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.engine import CaptureEngine
+from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.errors import SessionStateError
+from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.run.control import Standing as Stands
+from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.progress import Progress
+from nansense_widgets.run.run import Run
+from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.target import checked_count, checked_timeout
+from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.widgets.hub import Hub
+
+__all__ = ["Standing"]
+
+
+class Standing:
+    """The parts that every side of a session uses, and what can be read of them from any thread."""
+
+    _enabled: bool
+    _model_name: str
+    _schedulers: list[Any]
+    _inputs: InputConfig
+    _hub: Hub
+    _capture: CaptureEngine | None
+    """None in a disabled session."""
+    _run: Run
+
+    @property
+    def inputs(self) -> InputConfig:
+        """How inputs are shown: the `input_*` arguments of `start`."""
+        return self._inputs
+
+    @property
+    def enabled(self) -> bool:
+        """Whether this session does anything; set once by `start`."""
+        return self._enabled
+
+    @property
+    def snapshot(self) -> BatchSnapshot | None:
+        """The last captured batch, or None before the first."""
+        return self._capture.snapshot if self._capture is not None else None
+
+    @property
+    def live_position(self) -> BatchPosition | None:
+        """The batch that training stands at, also while nothing is captured; see `standing`."""
+        return self._run.loop.position
+
+    @property
+    def standing(self) -> Stands:
+        """Whether training stands `before`, `in` or `after` the batch at `live_position`."""
+        return self._run.loop.standing
+
+    @property
+    def mode(self) -> Mode:
+        """How training proceeds."""
+        return self._run.control.mode
+
+    @property
+    def schedule(self) -> Schedule:
+        """Epochs, phases and their lengths, as far as known."""
+        return self._run.schedule
+
+    @property
+    def progress(self) -> Progress:
+        """Batches done and time left, of the epoch and of the run."""
+        return self._run.loop.pace.progress(self.schedule)
+
+    @property
+    def pause_count(self) -> int:
+        """How often training has paused."""
+        return self._run.control.pause_count
+
+    @property
+    def is_running(self) -> bool:
+        """Whether training advances: False while paused, before it begins and after it ended.
+
+        The end of a loop is known where `launch` or a notebook cell runs it. A loop on the main thread of a
+        plain script counts as running until `close()`.
+        """
+        return self.status.word == "running"
+
+    @property
+    def pending(self) -> list[str]:
+        """Commands that still wait: `stop`, `refresh`."""
+        return self._run.control.pending
+
+    @property
+    def failure(self) -> LoopFailure | None:
+        """The exception that ended the loop, with the batch it died on; None without one."""
+        return self._run.failure
+
+    @property
+    def update_frequency(self) -> UpdateFrequency:
+        """How often views refresh while training runs."""
+        return self._run.loop.frequency
+
+    @property
+    def notice(self) -> str:
+        """A sentence about this kernel, or about a capture or picture that failed; else empty."""
+        error = self._capture.error if self._capture is not None else ""
+        return self._run.notice or error or self._hub.painter.error
+
+    @property
+    def status(self) -> RunStatus:
+        """What the run is doing."""
+        if not self._enabled:
+            return RunStatus("disabled", "started with enabled=False: nothing is captured")
+        return self._run.status
+
+    def wait_until_paused(self, *, after_pauses: int = 0, timeout: float | None = None) -> bool:
+        """Wait until training is paused and has paused more than `after_pauses` times.
+
+        To wait for what a command leads to, read `pause_count` before the command and give it here:
+
+        ```python
+        before = session.pause_count
+        session.step_epoch()
+        session.wait_until_paused(after_pauses=before, timeout=60)
+        ```
+
+        Returns False after `timeout` seconds (None: no limit), or at once if the loop has ended or the
+        session is closed or disabled.
+        """
+        pauses, seconds = checked_count("after_pauses", after_pauses), checked_timeout(timeout)
+        return self._enabled and self._run.wait_until_paused(pauses, seconds)
+
+    # ------------------------------------------------------------------ layers
+
+    @property
+    def watched_layers(self) -> tuple[str, ...]:
+        """Watched layers, in the order they were asked for."""
+        return self._capture.watched if self._capture is not None else ()
+
+    @property
+    def attention_layers(self) -> tuple[str, ...]:
+        """Watched layers whose attention weights are formed too."""
+        return self._capture.attention if self._capture is not None else ()
+
+    @property
+    def layer_names(self) -> list[str]:
+        """All layers known so far: inputs, modules and, after the first forward, functional ops."""
+        return list(self.architecture.nodes)
+
+    @property
+    def architecture(self) -> Architecture:
+        """Layers (name, class, shapes, calls, …) and data-flow edges, as the real forwards showed them.
+
+        An immutable state: read it anew for what later forwards added.
+        """
+        if self._capture is None:
+            return Architecture(model=self._model_name, nodes={}, edges=frozenset())
+        return self._capture.architecture
+
+    def _check_open(self) -> None:
+        if self._run.control.closed:
+            raise SessionStateError(f"this session is closed ({self.status.detail})")

@@ -1,0 +1,99 @@
+"""How training proceeds: commands, from any thread."""
+
+from __future__ import annotations
+
+from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.session.standing import Standing
+
+__all__ = ["Steering"]
+
+
+class Steering(Standing):
+    """Commands return at once; `wait_until_paused` waits for what they lead to."""
+
+    def step_batch(self) -> None:
+        """Run one batch, show it and pause.
+
+        Given while training runs, this command and those below change how it goes on.
+        """
+        self._go(Mode.STEP)
+
+    def step_phase(self) -> None:
+        """Run to the first batch of the next phase and pause before it.
+
+        What is shown then is the last batch of the finished phase. Where the phase's length is not known
+        (no `len(loader)`, first epoch) every batch is captured, because each may be the last.
+        """
+        self._go(Mode.UNTIL_PHASE_CHANGE)
+
+    def step_epoch(self) -> None:
+        """Run to the first batch of the next epoch and pause before it; as `step_phase` otherwise."""
+        self._go(Mode.UNTIL_EPOCH_CHANGE)
+
+    def step_until_position(self, phase: str | int, epoch: int, batch_idx: int) -> None:
+        """Run up to a batch, show it and pause after it.
+
+        Args:
+            phase: its name, or its index in `schedule.phase_order`.
+            epoch: counted from 0.
+            batch_idx: counted from 0 within the phase and epoch.
+
+        Raises:
+            TypeError: for an argument of another type.
+            ValueError: for a position outside the known schedule, or one that training has passed. A phase
+                that has not been seen may still come, so any name is taken; a batch that never comes is
+                never reached.
+        """
+        if self._enabled:
+            self._check_open()
+            self._run.go_until(phase, epoch, batch_idx)
+
+    def step_run(self) -> None:
+        """Run to the last batch of the run, show it and pause.
+
+        Which batch is the last has to be known: the number of epochs, and the phases with their lengths, as
+        declared or as learned in the first epoch. Otherwise training runs to its end without a pause.
+        """
+        self._go(Mode.UNTIL_END)
+
+    def detach(self) -> None:
+        """Run without ever pausing or capturing by itself, at full speed, until another command."""
+        self._go(Mode.DETACH)
+
+    def stop(self) -> None:
+        """Pause at the next batch, which is captured; no effect while paused or within a single step."""
+        if self._enabled:
+            self._run.control.stop()
+
+    def cancel(self) -> None:
+        """Withdraw a `stop` or `request_snapshot` that still waits; training goes on as before it."""
+        if self._enabled:
+            self._run.control.cancel()
+
+    def request_snapshot(self) -> None:
+        """Have the next batch publish a snapshot, without pausing."""
+        if self._enabled:
+            self._check_open()
+            self._run.control.request_refresh()
+
+    def set_update_frequency(self, *, unit: str, n: int = 1, phase: str | None = None) -> None:
+        """How often views refresh while training runs.
+
+        Args:
+            unit: `"epoch"`: on the first batch of every `n`-th epoch (the default, with `n=1`);
+                `"batch"`: on every `n`-th batch, counting only those of `phase` if one is given.
+            n: at least 1.
+            phase: only with `unit="batch"`.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument, naming it, or a phase that is not known.
+        """
+        self._run.loop.frequency = UpdateFrequency.checked(unit, n, phase, self.schedule.phase_order)
+        self._hub.changed()
+
+    def _go(self, mode: Mode) -> None:
+        if not self._enabled:
+            return
+        self._check_open()
+        self._run.go(mode)

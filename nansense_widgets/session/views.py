@@ -1,0 +1,42 @@
+"""The widgets of a session."""
+
+from __future__ import annotations
+
+from nansense_widgets.capture.selection import select_layers
+from nansense_widgets.session.watching import Watching
+from nansense_widgets.widgets.controls import Controls
+from nansense_widgets.widgets.dashboard import Dashboard
+from nansense_widgets.widgets.graph import Graph
+from nansense_widgets.widgets.strips import Strips
+
+__all__ = ["Views"]
+
+
+class Views(Watching):
+    """Each call gives the same widget, in one more view."""
+
+    def dashboard(self) -> Dashboard:
+        """The whole debugger: controls, graph and layer cards. Every call gives the same widget."""
+        return self._hub.widget("dashboard", Dashboard)
+
+    def controls(self) -> Controls:
+        """Only the run controls."""
+        return self._hub.widget("controls", Controls)
+
+    def graph(self) -> Graph:
+        """Only the architecture graph."""
+        return self._hub.widget("graph", Graph)
+
+    def strips(self, *layers: str) -> Strips:
+        """Cards of the given layers (which become watched), or of all watched ones if none is given.
+
+        Args:
+            layers: names, globs or classes, as for `watch`. Globs and classes mean the layers known now.
+
+        Raises:
+            TypeError, ValueError: as for `watch`.
+        """
+        names = select_layers(self.architecture, layers, also=(), on_trust=True) if self._enabled else []
+        if names:
+            self.watch(*names)
+        return self._hub.widget("strips " + " ".join(names), Strips, layers=names)

@@ -1,0 +1,111 @@
+"""Which layers are watched, and how their tensors are to be read."""
+
+from __future__ import annotations
+
+from nansense_widgets.capture.selection import chosen_axes, select_layers
+from nansense_widgets.session.standing import Standing
+
+__all__ = ["Watching"]
+
+
+class Watching(Standing):
+    """Layers by name, glob or class."""
+
+    def watch(self, *layers: str) -> list[str]:
+        """Watch layers: their values are captured and shown. Returns the names newly watched.
+
+        Args:
+            layers: names, globs over names (`"layer1.*"`) or classes (`"Conv2d"`). Before the first
+                forward, ops are not known yet and any name is taken on trust.
+
+        Raises:
+            TypeError: if one is no string.
+            ValueError: if one matches no layer; nothing is watched then.
+        """
+        if self._capture is None:
+            return []
+        before = self._capture.watched
+        names = select_layers(self.architecture, layers, also=before, on_trust=True)
+        self._capture.watch(names)
+        self._hub.changed()
+        return [name for name in names if name not in before]
+
+    def unwatch(self, *layers: str) -> list[str]:
+        """Stop watching layers (names, globs or classes); with none given, all. Returns those dropped.
+
+        Raises:
+            TypeError: if one is no string.
+            ValueError: if one matches no layer; nothing changes then.
+        """
+        if self._capture is None:
+            return []
+        before = self._capture.watched
+        names = select_layers(self.architecture, layers, also=before, on_trust=False) if layers else before
+        self._capture.unwatch(names)
+        self._hub.changed()
+        return [name for name in before if name in names]
+
+    def watch_attention(self, *layers: str) -> list[str]:
+        """Watch layers and form their attention weights too, one map a head; returns the names.
+
+        Torch's fused attention never forms them. They are computed beside the forward, from the same queries,
+        keys and masks, before dropout, and appear as the output `.attention_weights` of the layer, of shape
+        (batch, heads, queries, keys), from the next captured batch on.
+
+        Args:
+            layers: as for `watch`; those that cannot give attention weights are left out. Modules of class
+                `MultiheadAttention` and ops `scaled_dot_product_attention` can. A model that computes its
+                weights itself has them in one of its own layers (`softmax`, most often).
+
+        Raises:
+            TypeError: if one is no string.
+            ValueError: if no layer is given or one matches none that can give attention weights.
+        """
+        if self._capture is None:
+            return []
+        nodes = self.architecture.nodes
+        found = select_layers(self.architecture, layers, also=(), on_trust=False)
+        names = [name for name in found if nodes[name].gives_attention]
+        if not names:
+            able = ", ".join(name for name in nodes if nodes[name].gives_attention) or "none known yet"
+            raise ValueError(f"layers={layers!r} can give no attention weights; those that can: {able}")
+        self._capture.watch_attention(names)
+        self._hub.redraw()
+        return names
+
+    def unwatch_attention(self, *layers: str) -> list[str]:
+        """Form no more attention weights of these layers (none given: of all); they stay watched.
+
+        Raises `TypeError` and `ValueError` as `unwatch`.
+        """
+        if self._capture is None:
+            return []
+        before = self._capture.attention
+        names = select_layers(self.architecture, layers, also=before, on_trust=False) if layers else before
+        self._capture.unwatch_attention(names)
+        self._hub.redraw()
+        return [name for name in before if name in names]
+
+    def set_axes(
+        self, layer: str, *, channel: int | str | None = "auto", batch: int | str | None = "auto"
+    ) -> None:
+        """Say which axes of a layer's output are channel and batch, where its class does not tell (or errs).
+
+        Layers after it that keep its axes follow. Nothing is captured anew: what is shown is drawn again.
+
+        Args:
+            layer: name of a layer, or of one of its outputs (`"lstm[1][0]"`).
+            channel: number of an axis (negative: from the end), None for no channel axis, `"auto"` as the
+                layer's class says.
+            batch: the same; None: the tensor is one sample.
+
+        Raises:
+            TypeError, ValueError: for an unknown layer, an axis that its output does not have, or one axis
+                for both.
+        """
+        if self._capture is None:
+            return
+        self._check_open()
+        axes = chosen_axes(self.architecture, layer, channel, batch)
+        self._capture.choose_axes(layer, axes)
+        self._hub.redraw()
