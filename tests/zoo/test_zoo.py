@@ -50,6 +50,24 @@ def test_every_executed_layer_is_captured_and_training_is_the_same(name: str) ->
     assert case.family == ARCHITECTURES[name]
 
 
+def test_a_forward_that_backward_repeats_is_captured_once() -> None:
+    llama = next(case for case in cases() if case.name == "llama")
+    calls = []
+
+    def checkpointed() -> Subject:
+        subject = llama.build()
+        subject.model.activation_checkpointing_enable()  # type: ignore[operator]  # nn.Module has no such method
+        norm = subject.model.get_submodule("model.layers.0.input_layernorm")
+        norm.register_forward_pre_hook(lambda *_: calls.append(1))
+        return subject
+
+    outcome = check(Case("checkpointed llama", llama.family, checkpointed, llama.prepare))
+    assert outcome.failures == []
+    assert outcome.captured == outcome.executed > 20
+    runs = 3
+    assert len(calls) == 2 * runs * STEPS
+
+
 class Liar(nn.Module):
     """Computes something else when somebody watches."""
 
