@@ -111,14 +111,12 @@ def _model(model_type: str, model_class: str, level: str) -> tuple[nn.Module, An
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-    config = tiny(CONFIG_MAPPING[model_type], level)
     build = getattr(transformers, model_class)
-    if level != "tiny":
-        with torch.device("meta"):
-            size = sum(p.numel() for p in build(config).parameters())
-        if size > MOST_PARAMETERS:
-            raise ValueError(f"{size / 1e6:,.0f} million parameters")
-        config = tiny(CONFIG_MAPPING[model_type], level)
+    with torch.device("meta"):  # some part may have kept its size
+        size = sum(p.numel() for p in build(tiny(CONFIG_MAPPING[model_type], level)).parameters())
+    if size > MOST_PARAMETERS:
+        raise ValueError(f"{size / 1e6:,.0f} million parameters")
+    config = tiny(CONFIG_MAPPING[model_type], level)
     return build(config), config
 
 
