@@ -169,7 +169,9 @@ def _leaf_problem(snapshot: BatchSnapshot, name: str, call: int, expected: Seen)
     if leaf.gradient is None:
         if not leaf.gradient_reason:
             return "no gradient and no reason"
-        return f"a gradient came, but it says {leaf.gradient_reason!r}" if expected.gradient else ""
+        if expected.gradient is None or leaf.gradient_reason.startswith("not captured"):
+            return ""
+        return f"a gradient came, but it says {leaf.gradient_reason!r}"
     if expected.gradient is None:
         return "has a gradient, but none came"
     return "" if digest(leaf.gradient) == expected.gradient else "the gradient is not what a plain hook saw"
@@ -186,6 +188,8 @@ def _count(outcome: Outcome, snapshot: BatchSnapshot, architecture: Architecture
     outcome.bytes = snapshot.cost.bytes
     for name, reason in snapshot.missing.items():
         node = architecture.nodes.get(name)
+        if reason.startswith(NOT_EXECUTED):
+            continue
         if name in ran or (node is not None and node.kind == "op"):
             outcome.no_value[_general(reason)] += 1
     for calls in snapshot.layers.values():
@@ -194,7 +198,7 @@ def _count(outcome: Outcome, snapshot: BatchSnapshot, architecture: Architecture
             outcome.no_value[_general(leaf.activation_reason or leaf.part)] += 1
         if leaf.gradient is not None:
             outcome.gradients += 1
-        else:
+        elif leaf.activation is not None:
             outcome.no_gradient[_general(leaf.gradient_reason)] += 1
 
 
@@ -223,8 +227,8 @@ def _different(a: dict[str, str], b: dict[str, str]) -> list[str]:
 
 
 def _general(reason: str) -> str:
-    """A reason without its numbers and names, so that equal ones count together."""
-    return re.sub(r"\d[\d,]*", "n", reason)
+    """A reason without its numbers, so that equal ones count together."""
+    return re.sub(r"\b\d[\d,]*", "n", re.sub(r"\bu?int\d+", "integer", reason))
 
 
 def _sentence(error: BaseException) -> str:

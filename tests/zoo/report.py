@@ -89,7 +89,7 @@ def markdown(package: str, outcomes: list[Outcome]) -> str:
     if failed := [o for o in ran if o.failures]:
         lines += ["| failed | how |", "|---|---|"]
         lines += [f"| `{o.name}` | {_cell(o.failures[0])} |" for o in failed] + [""]
-    lines += _reasons("Executed layers without a value, or without all of them", (o.no_value for o in ran))
+    lines += _reasons("Layers that ran, but have no value or not all of it", (o.no_value for o in ran))
     lines += _reasons("Layers without a gradient", (o.no_gradient for o in ran))
     if skipped:
         lines += ["| not run | why |", "|---|---|"]

@@ -75,8 +75,8 @@ def _plan(model_type: str) -> Plan:
     if model_type in NOT_RUN:
         raise NotRun(NOT_RUN[model_type])
     reasons: dict[str, None] = {}
-    for model_class in _classes(model_type):
-        for level in LEVELS:
+    for number, model_class in enumerate(_classes(model_type)):
+        for level in LEVELS if number == 0 else LEVELS[:1]:
             try:
                 plan = _try_level(model_type, model_class, level)
             except Exception as error:
