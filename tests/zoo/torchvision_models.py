@@ -29,7 +29,7 @@ IN_HALF = ("vit_h_14", "regnet_y_128gf")
 """Over 600 million parameters: in bfloat16, so that their values and gradients, and copies of them for two
 snapshots, stay below 10 GB."""
 
-CLIPS = {"mvit": (16, 224), "s3d": (16, 64)}
+CLIPS = {"mvit": (16, 224), "s3d": (16, 224)}
 """Frames and side, by the beginning of a name; all others get 4 frames of 64."""
 
 
