@@ -22,6 +22,7 @@ KERNEL_6_EXTRA := nest-asyncio==1.6.0
 KERNEL_STAMPS  := $(KERNELS:%=.kernels/%/.installed)
 
 PYTEST_ARGS ?=
+ZOO_ARGS    ?=
 APT := $(if $(filter 0,$(shell id -u)),,sudo )apt-get
 LIMIT := OMP_NUM_THREADS=1
 
@@ -116,6 +117,10 @@ test-js: js/node_modules/.installed
 
 .PHONY: test-docs
 test-docs: docs
+
+.PHONY: zoo
+zoo: $(VENV)/.installed ## Train every architecture of transformers with and without the debugger (half an hour)
+	$(LIMIT) $(BIN)/python -m tests.zoo transformers $(ZOO_ARGS)
 
 .PHONY: bench
 bench: $(VENV)/.installed chromium ## Measure what must stay fast, against its goals
