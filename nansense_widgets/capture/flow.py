@@ -40,6 +40,10 @@ def with_axes(
     return {name: _with_rule(node, flow.rules[name]) for name, node in nodes.items()}
 
 
+_RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "squeeze", "unsqueeze", "flatten"})
+"""They keep the axes of what they leave as it is."""
+
+
 class _Flow:
     def __init__(
         self,
@@ -135,7 +139,8 @@ class _Flow:
 
     def _keeps(self, node: ArchitectureNode, source: str) -> bool:
         if node.kind == "op":
-            return keeps_axes(node.cls)
+            same = any(shape in node.output_shapes for shape in self._nodes[source].output_shapes)
+            return keeps_axes(node.cls) or (node.cls in _RESHAPES and same)
         if node.kind == "input" or node.is_scope:
             return False
         module = self._modules.get(node.name)

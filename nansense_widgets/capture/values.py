@@ -40,6 +40,7 @@ def unobserved() -> Iterator[None]:
     """
     with ExitStack() as stack:
         stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(torch._C._DisableAutocast())
         if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
             stack.enter_context(torch.inference_mode(False))
         stack.enter_context(torch.no_grad())

@@ -27,6 +27,10 @@ class InputConfig:
     std: MeanStd | Mapping[str, MeanStd] | None = None
     transform: InputTransform | Mapping[str, InputTransform] | None = None
 
+    def names(self, name: str) -> bool:
+        """Whether the transforms are given by input name, this one among them."""
+        return isinstance(self.transform, Mapping) and name in self.transform
+
     def transform_for(self, name: str) -> InputTransform | None:
         """The transform of one input."""
         found = self.transform.get(name) if isinstance(self.transform, Mapping) else self.transform

@@ -35,8 +35,8 @@ PART = 2**20
 ROW = 2048
 """Squares added up in float32 before they go into float64."""
 
-_SAFE = 1e18
-"""Differences below this have squares that float32's exponents hold."""
+_TINY, _SAFE = 1e-12, 1e18
+"""Between these, squares of the largest values and of those that matter beside them are normal float32."""
 
 
 def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
@@ -237,7 +237,7 @@ def _moments(finite: torch.Tensor, centred: bool) -> tuple[int, float, float, fl
         return 0, 0.0, 0.0, math.inf, -math.inf
     low, high = (float(end) for end in torch.aminmax(finite))
     size = max(abs(low), abs(high))
-    if finite.dtype is torch.float32 and size < _SAFE and centred:
+    if finite.dtype is torch.float32 and _TINY < size < _SAFE and centred:
         total, squares = _sums(finite)
         around = squares - total * total / n
         if total * total <= 4 * n * around:  # centred as it was thought to be
@@ -259,9 +259,10 @@ def _sums(values: torch.Tensor) -> tuple[float, float]:
     rest = values[whole:].double()
     total, squares = float(rest.sum()), float(torch.dot(rest, rest))
     if whole:
-        rows = values[:whole].view(-1, 1, ROW)
-        total += float(rows.sum(2).sum(dtype=torch.float64))
-        squares += float(torch.bmm(rows, rows.transpose(1, 2)).sum(dtype=torch.float64))
+        rows = values[:whole].view(-1, ROW)
+        total += float(rows.sum(1).sum(dtype=torch.float64))
+        # No matrix product: those follow the user's `set_float32_matmul_precision`.
+        squares += float(rows.square().sum(1).sum(dtype=torch.float64))
     return total, squares
 
 

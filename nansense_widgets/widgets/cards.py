@@ -118,8 +118,9 @@ class CardPainter:
             return _missing(kind, reason)
         axes = self._source.architecture.axes(want["layer"], leaf.path, tensor.ndim)
         about = leaf.activation_note if kind == "activations" else leaf.gradient_note
-        if axes is not None and are_tokens(tensor, axes):
-            return self._tokens(kind, tensor, axes, want)
+        named = self._source.inputs.names(want["layer"])
+        if kind == "activations" and are_tokens(tensor, axes, named=named):
+            return self._tokens(kind, tensor, axes or Axes(), want)
         drawn = drawable(tensor, want["part"])
         layout = _layout(drawn, axes)
         key = (want["layer"], want["call"], leaf.path, kind, want["sample"], want["part"], layout)

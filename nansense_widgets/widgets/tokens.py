@@ -17,12 +17,15 @@ MOST = 2048
 """Ids of one sample that are sent."""
 
 
-def are_tokens(tensor: torch.Tensor, axes: Axes | None) -> bool:
-    """Whether a tensor holds token ids: whole numbers that an embedding reads, which have no channels."""
+def are_tokens(tensor: torch.Tensor, axes: Axes | None, *, named: bool) -> bool:
+    """Whether a tensor holds token ids: whole numbers that an embedding reads, which have no channels.
+
+    An input that is `named` in the user's `input_transform` holds them too: nothing else of whole numbers has
+    a text.
+    """
     whole = not (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool)
-    return (
-        whole and axes is not None and axes.channel is None and tensor.ndim in (1, 2) and tensor.numel() > 0
-    )
+    read = named or (axes is not None and axes.channel is None)
+    return whole and read and tensor.ndim in (1, 2) and tensor.numel() > 0
 
 
 def tokens_of(tensor: torch.Tensor, axes: Axes, sample: int, text: InputTransform | None) -> protocol.Tokens:

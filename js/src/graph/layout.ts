@@ -160,6 +160,8 @@ export function nodeMeta(node: GraphNode, tree: Tree, open: boolean): string {
     return `${inside} ${inside === 1 ? "layer" : "layers"}`;
   }
   if (node.scope && /^(Sequential|ModuleList)$/.test(node.cls) && node.shapes[0]) return formatShortShape(node.shapes[0]);
+  // `max_pool2d2` says what it is already.
+  if (node.kind === "op" && /^\d*$/.test(node.label.slice(node.cls.length)) && node.label.startsWith(node.cls)) return node.calls > 1 ? `${node.calls} calls` : "";
   if (node.cls === node.label) return node.calls > 1 ? `${node.calls} calls` : "";
   return node.calls > 1 ? `${node.cls} \u00d7${node.calls}` : node.cls;
 }

@@ -303,7 +303,7 @@ export class LayerCard {
     this.slice.value = String(this.depth);
     setText(this.sliceText, `${this.depth} of 0\u2013${depth - 1}`);
     const { page, first, count, last, channels: all } = pagingOf(this.showing);
-    const noun = strip?.layout === "bar" ? "features" : "channels";
+    const noun = strip?.layout === "bar" ? "features" : strip?.axes.split(" ").includes("heads") ? "heads" : "channels";
     const { average } = this.host.display;
     const text = ({ layout, full, shape, channels }: Strip): string => {
       if (layout === "scalar") return "";
