@@ -56,6 +56,7 @@ def statistics_of(program: Program, layers: Sequence[str]) -> Session:
     """Every batch is folded into the statistics; none is shown but a first one, which tells the layers."""
     session = nansense_widgets.start(program.model, optimizer=program.optimizer)
     session.watch(*layers)
+    session.set_stats_scope("watched")
     session.request_snapshot()
     session.detach()
     return session

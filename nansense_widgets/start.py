@@ -10,6 +10,7 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
+from nansense_widgets.capture.modules import input_names
 from nansense_widgets.media.inputs import InputConfig, InputTransform, MeanStd
 from nansense_widgets.run.kernel import running_cell
 from nansense_widgets.run.schedule import Schedule
@@ -75,7 +76,7 @@ def start(
         enabled=enabled,
         optimizers=_as_list("optimizer", optimizer, (Optimizer,)),
         schedulers=_as_list("scheduler", scheduler, (LRScheduler, ReduceLROnPlateau)),
-        inputs=InputConfig(input_mean, input_std, input_transform),
+        inputs=InputConfig(input_mean, input_std, input_transform).checked_names(input_names(model)),
     )
     if enabled:
         _replace_earlier(session, model)

@@ -84,10 +84,13 @@ def watched(program: Program, drive: Callable[[Session], None], enabled: bool = 
     )
     if enabled:
         session.watch("*")
+        session.set_stats_scope("all")
     session.launch(program.run, session)
     drive(session)
     assert session.wait(60)
     assert session.notice == "", session.notice
+    notes = {stats.note for stats in session.watch_snapshot().stats.values()}
+    assert not [note for note in notes if re.search(AN_EXCEPTION, note)]
     result: list[torch.Tensor] = session.result
     session.close()
     return result
@@ -105,6 +108,8 @@ def step_every_batch(session: Session) -> None:
         assert (session.snapshot.position != session.live_position) == left
         assert errors_of_ours(session.snapshot) == {}
         session.watch("*")  # ops become known with the first forward
+        if any(node.gives_attention for node in session.architecture.nodes.values()):
+            session.watch_attention("*")
         session.step_batch()
 
 
@@ -114,7 +119,10 @@ def errors_of_ours(snapshot: BatchSnapshot) -> dict[str, str]:
     for name, calls in snapshot.layers.items():
         for leaf in (leaf for call in calls for leaf in call.leaves):
             reasons[name + leaf.path] = f"{leaf.activation_reason} {leaf.gradient_reason}"
-    return {name: why for name, why in reasons.items() if re.search(r"(Error|Exception|Exit)\b", why)}
+    return {name: why for name, why in reasons.items() if re.search(AN_EXCEPTION, why)}
+
+
+AN_EXCEPTION = r"(Error|Exception|Exit)\b"
 
 
 def publish_every_batch(session: Session) -> None:

@@ -27,7 +27,12 @@ MAPS = ".attention_weights"
 
 def gives_attention(module: nn.Module | None, op: str) -> bool:
     """Whether maps can be formed for a module of this class, or an op of this name."""
-    return isinstance(module, nn.MultiheadAttention) or op == "scaled_dot_product_attention"
+    if module is None:
+        return op == "scaled_dot_product_attention"
+    # A subclass may do anything to queries and keys before torch's own forward sees them.
+    return isinstance(module, nn.MultiheadAttention) and (
+        type(module).forward is nn.MultiheadAttention.forward
+    )
 
 
 def maps_of_call(module: nn.Module | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Kept:
@@ -89,7 +94,9 @@ def _of_op(
         scores = scores.masked_fill(~attn_mask, -math.inf)
     elif attn_mask is not None:
         scores = scores + attn_mask
-    return Kept(scores.softmax(-1), part=part)
+    # A query that may attend to nothing gets zeros from torch, not 0 / 0.
+    nothing = (scores == -math.inf).all(-1, keepdim=True)
+    return Kept(scores.softmax(-1).masked_fill(nothing, 0.0), part=part)
 
 
 def _of_module(module: nn.MultiheadAttention, call: dict[str, Any]) -> Kept:
@@ -142,6 +149,13 @@ def _of_module(module: nn.MultiheadAttention, call: dict[str, Any]) -> Kept:
             average_attn_weights=False,
             is_causal=call["is_causal"] and mask is not None,
         )
+    if (
+        maps is not None
+        and not call["need_weights"]
+        and bool(query.isfinite().all())
+        and bool(key.isfinite().all())
+    ):
+        maps = maps.nan_to_num(0.0)  # torch's fast attention gives zeros where every key is masked
     return Kept(maps, part=part)
 
 

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
-from nansense_widgets.capture.compiled import EAGERLY, may_be_compiled
+from nansense_widgets.capture.compiled import EagerRun, may_be_compiled
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
 from nansense_widgets.capture.passes import BackwardPasses
@@ -146,7 +146,7 @@ class BatchCapture:
             self._forward_failed,
         )
         self._forward_error = ""
-        self._eager = False
+        self._eager: EagerRun | None = None
 
     @property
     def is_mine(self) -> bool:
@@ -159,17 +159,17 @@ class BatchCapture:
         if self._fold is not None:
             self._fold.install()
         if may_be_compiled():
-            EAGERLY.need()
-            self._eager = True
+            self._eager = EagerRun()
+            self._eager.enter()
 
     def remove(self) -> None:
         self._forward.remove()
         self._parameters.remove()
         if self._fold is not None:
             self._fold.remove()
-        if self._eager:
-            self._eager = False
-            EAGERLY.release()
+        if self._eager is not None:
+            self._eager.exit()
+            self._eager = None
 
     def finish(self, position: BatchPosition, complete: bool, number: int, began: float) -> BatchSnapshot:
         self._forward.remove()
@@ -227,8 +227,10 @@ class BatchCapture:
         for scope in self._forward.fused:
             if name.startswith(f"{scope}."):
                 return f"not executed (fused): {scope} computed it in one go with what is around it"
-        if not self._parameters.reached.isdisjoint(node.parameters):
+        if any(parameter in self._parameters.reached for parameter in node.parameters):
             return "not captured: its parameters got gradients, but it was not called as a module"
+        if any(called.startswith(f"{name}.") for called in self._forward.called):
+            return "not called as a module: what is inside it was called in another way"
         if not self._forward.saw_call:
             return "did not run in this batch: no module of the model was called"
         return "did not run in this batch" if node.ran else "never ran"

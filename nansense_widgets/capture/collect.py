@@ -193,12 +193,12 @@ class _GradientHook:
 def _why_no_gradient(tensor: torch.Tensor) -> str:
     if grad_fn_of(tensor) is not None or (tensor.requires_grad and torch.is_grad_enabled()):
         return ""
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        return f"no gradient: {str(tensor.dtype).removeprefix('torch.')} values have none"
     if torch.is_inference_mode_enabled():
         return "no gradient: the forward ran in inference mode"
     if not torch.is_grad_enabled():
         return NO_GRAD
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        return f"no gradient: {str(tensor.dtype).removeprefix('torch.')} values have none"
     return "no gradient: nothing that needs one leads to this value"
 
 

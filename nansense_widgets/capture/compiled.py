@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
 
-from nansense_widgets.capture.installed import Installed
+from nansense_widgets.capture.installed import Installed, Patch
 
-__all__ = ["EAGERLY", "may_be_compiled", "was_anything_compiled"]
+__all__ = ["EagerRun", "may_be_compiled", "was_anything_compiled"]
 
 
 def may_be_compiled() -> bool:
@@ -23,36 +23,56 @@ def may_be_compiled() -> bool:
 
 
 def was_anything_compiled() -> bool:
-    """Whether the compiler has compiled a frame in this process."""
-    utils = sys.modules.get("torch._dynamo.utils")
-    return utils is not None and utils.counters["frames"]["total"] > 0
+    """Whether `torch.compile` was called in this process, on whatever it was."""
+    backends = getattr(sys.modules.get("torch._dynamo.eval_frame"), "cached_backends", {})
+    return any(backend is not None for backend in backends.values())
 
 
-def _run_eagerly() -> Callable[[], None]:
+class EagerRun:
+    """What one captured batch needs to run eagerly; as several may overlap, the stance is shared."""
+
+    def enter(self) -> None:
+        """Run eagerly from here on."""
+        _PATCHES.need(self)
+        _STANCE.set()
+
+    def exit(self) -> None:
+        """Use compiled code again, unless another one needs it. May be called twice."""
+        if _PATCHES.release(self):
+            _STANCE.restore()
+
+
+class _Stance:
+    def __init__(self) -> None:
+        self._ours: Any = None
+
+    def set(self) -> None:
+        if self._ours is None:
+            self._ours = torch.compiler.set_stance("force_eager")
+
+    def restore(self) -> None:
+        ours, self._ours = self._ours, None
+        if ours is None:
+            return
+        eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+        current = getattr(eval_frame, "_stance", None)
+        # A stance that the user has set meanwhile stays.
+        if current is None or current is ours.stance:
+            ours.__exit__(None, None, None)
+        # One that he leaves later goes back to ours, which by then is what it was before.
+        for name, value in vars(ours.prev).items() if hasattr(ours, "prev") else ():
+            setattr(ours.stance, name, value)
+
+
+def _patches() -> Iterator[Patch]:
     # A compiled module warns of every global hook, ours too; a user who makes errors of warnings would
     # get one in his forward. https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/eval_frame.py#L500
-    wrappers: list[tuple[Any, str, Callable[[Any], Any]]] = [
-        (torch_module, "_has_any_global_hook", lambda _: lambda: False)
-    ]
+    yield torch_module, "_has_any_global_hook", lambda _: lambda: False
     # `torch.cond` and its like compile their branches where nothing else is compiled, and fail in the
     # backward if they may not. https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_higher_order_ops/utils.py#L273
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
     if eval_frame is not None:
-        wrappers.append((eval_frame, "_callback_from_stance", _except_in_operators))
-    originals: list[tuple[Any, str, Any]] = []
-    for module, name, wrap in wrappers:
-        original = getattr(module, name, None)
-        if original is not None:  # a torch that is built in another way has its own behaviour here
-            setattr(module, name, wrap(original))
-            originals.append((module, name, original))
-    stance = torch.compiler.set_stance("force_eager")
-
-    def use_compiled_code_again() -> None:
-        stance.__exit__(None, None, None)
-        for module, name, original in originals:
-            setattr(module, name, original)
-
-    return use_compiled_code_again
+        yield eval_frame, "_callback_from_stance", _except_in_operators
 
 
 def _except_in_operators(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -64,4 +84,5 @@ def _except_in_operators(original: Callable[[Any], Any]) -> Callable[[Any], Any]
     return callback_from_stance
 
 
-EAGERLY = Installed(_run_eagerly)
+_PATCHES = Installed(_patches)
+_STANCE = _Stance()

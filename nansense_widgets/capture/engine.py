@@ -28,9 +28,12 @@ class Statistics(Protocol):
     """Who wants the values of every batch, captured or not."""
 
     def begin(
-        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture
+        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture, *, partly: bool
     ) -> Fold | None:
-        """What this batch's values go into; None: nothing is wanted."""
+        """What this batch's values go into; None: nothing is wanted. `partly`: only captured batches come."""
+
+    def restart(self) -> None:
+        """Another run begins."""
 
 
 class CaptureEngine:
@@ -122,11 +125,12 @@ class CaptureEngine:
         began = time.perf_counter()
         try:
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
-                fold = self._fold(position)
+                partly = was_anything_compiled()
+                fold = self._fold(position, partly)
                 if captures:
                     capture = self._begin(position, pauses, fold)
                     capture.seconds = time.perf_counter() - began
-                elif fold is not None and not was_anything_compiled():
+                elif fold is not None and not partly:
                     # Compiled code calls no hooks, and running every batch eagerly would take its speed.
                     self._under_way = FoldedBatch(self._builder, fold)
                     self._under_way.install()
@@ -136,8 +140,16 @@ class CaptureEngine:
             self._take_down()
             raise
 
-    def _fold(self, position: BatchPosition) -> Fold | None:
-        return None if self._stats is None else self._stats.begin(position, self.watched, self.architecture)
+    def _fold(self, position: BatchPosition, partly: bool) -> Fold | None:
+        if self._stats is None:
+            return None
+        return self._stats.begin(position, self.watched, self.architecture, partly=partly)
+
+    def restart(self) -> None:
+        """Another run begins."""
+        self._traced_phases.clear()
+        if self._stats is not None:
+            self._stats.restart()
 
     def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
         if not self._builder.index.is_current():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -25,7 +25,7 @@ from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.ops import op_detail, op_kind
-from nansense_widgets.capture.passes import in_backward
+from nansense_widgets.capture.passes import in_backward, is_traced
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.capture.values import Kept
 
@@ -109,6 +109,11 @@ class ForwardWatch:
         self.fused: set[str] = set()
         """Modules that were entered in a state in which torch may compute what is inside them in one go."""
 
+    @property
+    def called(self) -> Iterable[str]:
+        """Layers that have been called so far."""
+        return self._calls
+
     # ------------------------------------------------------------ on and off
 
     def install(self) -> None:
@@ -137,7 +142,7 @@ class ForwardWatch:
     # ------------------------------------------------------------ module hooks
 
     def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
-        if torch.compiler.is_compiling():  # Dynamo traces what it finds, this hook too
+        if is_traced():
             return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread or in_backward():
@@ -185,7 +190,7 @@ class ForwardWatch:
 
     def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
         # When the forward raised, torch calls this without the keywords and with no output.
-        if torch.compiler.is_compiling():
+        if is_traced():
             return
         name = self._index.names.get(id(module))
         if name is None or self._broken or threading.get_ident() != self._thread:
@@ -336,7 +341,7 @@ class _AfterUserHooks:
         self._name = name
 
     def __call__(self, _module: nn.Module, _args: Any, output: Any) -> None:
-        if self._watch is not None and not torch.compiler.is_compiling():
+        if self._watch is not None and not is_traced():
             self._watch.take_after_user_hooks(self._name, output)
 
     def __reduce__(self) -> tuple[type[_AfterUserHooks], tuple[None, str]]:
@@ -358,7 +363,7 @@ class _OpMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if torch.compiler.is_compiling():
+        if is_traced():
             return func(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
         if self.watch is not None:

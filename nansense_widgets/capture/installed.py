@@ -3,35 +3,49 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
-__all__ = ["Installed"]
+__all__ = ["Installed", "Patch"]
+
+Patch = tuple[Any, str, Callable[[Any], Any]]
+"""A module or class, the name of a function of it, and what makes the function put in its place."""
 
 
 class Installed:
-    """Counts who needs it: captures of two sessions on two threads begin and end as they like.
+    """Knows who needs it: captures of two sessions on two threads begin and end as they like.
+
+    An interrupt at any moment leaves a state that the next `release` puts right.
 
     Args:
-        put: puts it in place and returns what takes it away again.
+        patches: asked for when the first one needs it; functions that are not there are left out.
     """
 
-    def __init__(self, put: Callable[[], Callable[[], None]]) -> None:
-        self._put = put
-        self._take_away: Callable[[], None] | None = None
+    def __init__(self, patches: Callable[[], Iterable[Patch]]) -> None:
+        self._patches = patches
+        self._originals: list[tuple[Any, str, Any]] = []
         self._lock = threading.Lock()
-        self._users = 0
+        self._users: set[int] = set()
 
-    def need(self) -> None:
+    def need(self, user: object) -> None:
         """Be there from here on."""
         with self._lock:
-            if self._users == 0:
-                self._take_away = self._put()
-            self._users += 1
+            first = not self._users
+            self._users.add(id(user))
+            if first:
+                for owner, name, wrap in self._patches():
+                    original = getattr(owner, name, None)
+                    if original is not None:
+                        self._originals.append((owner, name, original))
+                        setattr(owner, name, wrap(original))
 
-    def release(self) -> None:
-        """Not needed any more by one who needed it."""
+    def release(self, user: object) -> bool:
+        """Not needed any more by this one; whether nobody needs it now. May be called twice."""
         with self._lock:
-            self._users -= 1
-            if self._users == 0 and self._take_away is not None:
-                self._take_away()
-                self._take_away = None
+            self._users.discard(id(user))
+            if self._users:
+                return False
+            while self._originals:
+                setattr(*self._originals[-1])
+                self._originals.pop()
+            return True

@@ -13,7 +13,7 @@ from torch.nn.parameter import UninitializedParameter
 
 from nansense_widgets.capture.leaves import leaves
 
-__all__ = ["ModuleIndex", "unwrap"]
+__all__ = ["ModuleIndex", "input_names", "unwrap"]
 
 FRAMES = 16
 """Python frames looked at from an op up to the forward that it belongs to."""
@@ -100,6 +100,18 @@ class ModuleIndex:
             else:
                 named[name] = value
         return {name: value for name, value in named.items() if next(leaves(value), None) is not None}
+
+
+def input_names(model: nn.Module) -> tuple[str, ...] | None:
+    """Names that inputs of the model can have; None if any name may come (`**kwargs`, or no signature)."""
+    try:
+        parameters = inspect.signature(unwrap(model).forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(p.kind in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL) for p in parameters):
+        return None
+    names = tuple(p.name for p in parameters)
+    return (*names, *(f"{name}_input" for name in names))
 
 
 def is_plain_leaf(module: nn.Module) -> bool:

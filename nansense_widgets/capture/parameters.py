@@ -76,15 +76,15 @@ class ParameterWatch:
         self._parameters = parameters
         self._optimizers = optimizers
         self._gradients: dict[str, Kept] = {}
-        self._scaled: set[str] = set()
-        """Kept gradients that are still multiplied by the scale of a `GradScaler`."""
+        self._factors: dict[str, tuple[torch.Tensor | None, Optimizer | None]] = {}
+        """What kept gradients are still multiplied by, and who has divided them if it was not skipped."""
         self._handles: list[RemovableHandle] = []
         self.seconds = 0.0
         """Time spent copying inside the user's backward and step."""
         self._names = {id(p): name for name, p in parameters.items()}
         self._thread = threading.get_ident()
-        self.reached: set[str] = set()
-        """Parameters whose gradient backward has accumulated in this batch."""
+        self.reached: dict[str, torch.Tensor | None] = {}
+        """Parameters whose gradient backward has accumulated in this batch, and the loss's scale then."""
         self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
         self.scaling = LossScaling(self._after_scaler)
@@ -169,23 +169,23 @@ class ParameterWatch:
         touched = before is None or before.is_touched(parameter)
         if used is None and parameter.grad is not None and touched:
             used = self._kept(parameter.grad)
-            if self._is_scaled(owner):
-                self._scaled.add(name)
+            self._factors[name] = self._factor(name, owner)
         if used is None:
             if name in self.reached:
                 return Kept(None, "no gradient: it was set to None before an optimizer stepped with it")
             return Kept(None, _why_no_gradient(parameter))
-        # A fused optimizer divides the gradients in its own step, which it does not take then.
-        fused = owner is not None and getattr(owner, "_step_supports_amp_scaling", False)
-        scaled = name in self._scaled or (fused and id(owner) in skipped)
-        if scaled and used.tensor is not None and self.scaling.scale is not None:
-            return Kept(unscale(used.tensor, self.scaling.scale), part=used.part)
-        return used
+        scale, stepping = self._factors.get(name, (None, None))
+        # A fused optimizer divides the gradients in its own step, which it does not take when it is skipped.
+        divided = stepping is not None and id(stepping) not in skipped
+        if scale is None or divided or used.tensor is None:
+            return used
+        return Kept(unscale(used.tensor, scale), part=used.part)
 
-    def _is_scaled(self, owner: Optimizer | None) -> bool:
-        if owner is None:
-            return self.scaling.scale is not None
-        return not self.scaling.is_unscaled(owner)
+    def _factor(self, name: str, owner: Optimizer | None) -> tuple[torch.Tensor | None, Optimizer | None]:
+        """What the gradient is multiplied by now, and the fused optimizer that may be about to divide it."""
+        if owner is not None and self.scaling.is_unscaled(owner):
+            return None, None
+        return self.reached.get(name), None
 
     def _read(self, optimizer: Optimizer) -> None:
         began = time.perf_counter()
@@ -200,12 +200,17 @@ class ParameterWatch:
     def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
         if parameter.grad is not None:
             self._gradients[name] = self._kept(parameter.grad)
-            self._scaled.discard(name)
-            if self._is_scaled(owner):
-                self._scaled.add(name)
+            self._factors[name] = self._factor(name, owner)
 
     def _after_scaler(self, optimizer: Optimizer) -> None:
         self._read(optimizer)
+        if self.scaling.is_unscaled(optimizer):
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter))
+                if name in self._factors:
+                    self._factors[name] = (self._factors[name][0], optimizer)
 
     def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
@@ -219,7 +224,7 @@ class ParameterWatch:
         if torch.compiler.is_compiling():
             return
         name = self._names[id(parameter)]
-        self.reached.add(name)
+        self.reached[name] = self.scaling.scale
         if name not in self._owner:  # an optimizer will step with the others, after clipping and all
             began = time.perf_counter()
             with unobserved():

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
 
 from nansense_widgets.capture.values import unobserved
 
-__all__ = ["BackwardPasses", "grad_fn_of", "gradient_edge", "in_backward"]
+__all__ = ["BackwardPasses", "grad_fn_of", "gradient_edge", "in_backward", "is_traced"]
 
 _GRAD = torch.autograd.grad.__code__
 _BACKWARD = torch.autograd.backward.__code__
@@ -42,6 +42,11 @@ def gradient_edge(tensor: torch.Tensor) -> tuple[Any, int]:
     return edge.node, edge.output_nr
 
 
+def is_traced() -> bool:
+    """Whether what runs now is recorded by Dynamo or `torch.jit.trace`: they would record us as well."""
+    return torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+
+
 class BackwardPasses:
     """Tells the passes of one batch apart. Asked inside gradient hooks, on whichever thread runs them.
 
@@ -64,12 +69,15 @@ class BackwardPasses:
 
     def _is_aside(self) -> bool:
         # Torch tells hooks nothing of the call they run in; the frames of the call do. On CUDA hooks run on
-        # a thread of the engine, so the training thread's frames are asked.
-        frame: FrameType | None = sys._current_frames().get(self._thread)
-        while frame is not None:
-            if frame.f_code is _GRAD:
-                return True
-            if frame.f_code is _BACKWARD:
-                return False
-            frame = frame.f_back
-        return False
+        # a thread of the engine, so the training thread's frames are asked after this one's.
+        innermost = _innermost_pass(sys._getframe())
+        return (innermost or _innermost_pass(sys._current_frames().get(self._thread))) is _GRAD
+
+
+def _innermost_pass(frame: FrameType | None) -> CodeType | None:
+    """The `grad` or `backward` that a frame is inside of."""
+    while frame is not None:
+        if frame.f_code is _GRAD or frame.f_code is _BACKWARD:
+            return frame.f_code
+        frame = frame.f_back
+    return None

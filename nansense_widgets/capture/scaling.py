@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
-from nansense_widgets.capture.installed import Installed
+from nansense_widgets.capture.installed import Installed, Patch
+from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.values import unobserved
 
 __all__ = ["LossScaling"]
 
 
 class LossScaling:
-    """What the scalers of one batch did, on the thread that made it.
+    """What the scalers of one batch did.
 
     Args:
         on_stepped: called after each `scaler.step(optimizer)`, when gradients are unscaled, step or not.
@@ -30,72 +32,89 @@ class LossScaling:
 
     def __init__(self, on_stepped: Callable[[Optimizer], None]) -> None:
         self.scale: torch.Tensor | None = None
-        """The factor of the last scaled loss; a copy, on its device."""
+        """The factor of the loss that the backward under way began with; None outside, or without one."""
         self._on_stepped = on_stepped
         self._thread = threading.get_ident()
         self._found_inf: list[tuple[Optimizer, list[torch.Tensor]]] = []
-        self._unscaled: set[int] = set()
+        self._divided: set[int] = set()
+        self._stepped_with: set[int] = set()
+        self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:
         """Begin to listen."""
         _LISTENERS.append(self)
-        _WRAPPED.need()
+        _WRAPPED.need(self)
 
     def remove(self) -> None:
         """Stop listening."""
         if self in _LISTENERS:
             _LISTENERS.remove(self)
-            _WRAPPED.release()
+        _WRAPPED.release(self)
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
 
     def is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the gradients of this optimizer's parameters have been divided by the scale."""
-        return self.scale is None or id(optimizer) in self._unscaled
+        return id(optimizer) in self._divided
 
     def skipped(self) -> list[Optimizer]:
         """Optimizers whose step a scaler left out because a gradient was Inf or NaN."""
         return [optimizer for optimizer, found in self._found_inf if any(bool(flag) for flag in found)]
 
-    def heard(self, method: str, scaler: GradScaler, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def heard(
+        self, method: str, scaler: GradScaler, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> None:
         """A method of a scaler has returned."""
-        if threading.get_ident() != self._thread or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling() or not scaler.is_enabled():
             return
         try:
             with unobserved():
-                getattr(self, _METHODS[method])(scaler, *args, **kwargs)
+                if method == "scale":
+                    self._scaled(scaler, result)
+                elif method == "unscale_":
+                    self._divided.add(id(_optimizer(*args, **kwargs)))
+                else:
+                    self._stepped(scaler, _optimizer(*args, **kwargs))
         except Exception:  # noqa: S110  a torch that keeps this elsewhere: nothing is told
             pass
 
-    def _scaled(self, scaler: GradScaler, *_: Any, **__: Any) -> None:
-        if scaler.is_enabled() and scaler._scale is not None:
-            self.scale = scaler._scale.detach().clone()
-
-    def _unscaled_(self, scaler: GradScaler, optimizer: Optimizer) -> None:
-        if scaler.is_enabled():
-            self._unscaled.add(id(optimizer))
-
-    def _stepped(self, scaler: GradScaler, optimizer: Optimizer, *_: Any, **__: Any) -> None:
-        if not scaler.is_enabled():
+    def _scaled(self, scaler: GradScaler, losses: Any) -> None:
+        if threading.get_ident() != self._thread or scaler._scale is None:
             return
-        self._unscaled.add(id(optimizer))
+        scale = scaler._scale.detach().clone()
+        for _, loss in leaves(losses):
+            if loss.grad_fn is not None:
+                self._handles.append(loss.grad_fn.register_prehook(lambda _: self._begin_pass(scale)))
+
+    def _begin_pass(self, scale: torch.Tensor) -> None:
+        if torch.compiler.is_compiling():
+            return
+        self.scale = scale
+        torch.autograd.Variable._execution_engine.queue_callback(self._end_pass)
+
+    def _end_pass(self) -> None:
+        self.scale = None
+
+    def _stepped(self, scaler: GradScaler, optimizer: Optimizer) -> None:
         found = scaler._per_optimizer_states[id(optimizer)]["found_inf_per_device"]
         self._found_inf.append((optimizer, [flag.detach().clone() for flag in found.values()]))
+        # A fused optimizer divides in its own step, which it does not take when it is to be skipped.
+        if not getattr(optimizer, "_step_supports_amp_scaling", False):
+            self._divided.add(id(optimizer))
         self._on_stepped(optimizer)
 
 
-_METHODS = {"scale": "_scaled", "unscale_": "_unscaled_", "step": "_stepped"}
+def _optimizer(optimizer: Optimizer, *_: Any, **__: Any) -> Optimizer:
+    return optimizer
+
+
 _LISTENERS: list[LossScaling] = []
 
 
-def _wrap_methods() -> Callable[[], None]:
-    originals = {name: getattr(GradScaler, name) for name in _METHODS}
-    for name, original in originals.items():
-        setattr(GradScaler, name, _telling(name, original))
-
-    def unwrap() -> None:
-        for name, original in originals.items():
-            setattr(GradScaler, name, original)
-
-    return unwrap
+def _patches() -> Iterator[Patch]:
+    for name in ("scale", "unscale_", "step"):
+        yield GradScaler, name, functools.partial(_telling, name)
 
 
 def _telling(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -103,10 +122,10 @@ def _telling(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     def method(scaler: GradScaler, *args: Any, **kwargs: Any) -> Any:
         result = original(scaler, *args, **kwargs)
         for listener in tuple(_LISTENERS):
-            listener.heard(name, scaler, args, kwargs)
+            listener.heard(name, scaler, args, kwargs, result)
         return result
 
     return method
 
 
-_WRAPPED = Installed(_wrap_methods)
+_WRAPPED = Installed(_patches)

@@ -35,6 +35,12 @@ def select_layers(
         if not found and (pattern in known or (on_trust and not architecture.traced)):
             found = [pattern]
         if not found:
+            layer, path = split_output(pattern, architecture.nodes)
+            if path and layer in architecture.nodes:
+                raise ValueError(
+                    f"layers={pattern!r} is an output of the layer {layer!r}: watch the layer, and choose "
+                    "its output on the card"
+                )
             close = difflib.get_close_matches(pattern, architecture.nodes, n=3)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise ValueError(

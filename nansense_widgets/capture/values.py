@@ -110,6 +110,8 @@ def unreadable(tensor: torch.Tensor) -> str:
         return "not captured: a meta tensor has a shape but no values"
     if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
         return "not captured: uninitialised until its first forward"
+    if type(tensor).__name__ == "FakeTensor":  # torch.export and its like
+        return "not captured: a fake tensor has a shape but no values"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "not captured: inside a torch.func transform the values belong to the transform"
     if tensor.is_nested:

@@ -27,6 +27,17 @@ class InputConfig:
     std: MeanStd | Mapping[str, MeanStd] | None = None
     transform: InputTransform | Mapping[str, InputTransform] | None = None
 
+    def checked_names(self, known: Sequence[str] | None) -> InputConfig:
+        """The same; raises `ValueError` if a dict names an input that the model cannot have."""
+        if known is None:
+            return self
+        for argument, value in (("mean", self.mean), ("std", self.std), ("transform", self.transform)):
+            for name in value if isinstance(value, Mapping) else ():
+                if name not in known:
+                    inputs = ", ".join(repr(one) for one in known if not one.endswith("_input"))
+                    raise ValueError(f"input_{argument} names {name!r}, but the model's inputs are {inputs}")
+        return self
+
     def names(self, name: str) -> bool:
         """Whether the transforms are given by input name, this one among them."""
         return isinstance(self.transform, Mapping) and name in self.transform

@@ -31,6 +31,9 @@ class BatchObserver(Protocol):
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take everything down again and publish; `complete` False: the body broke off or raised."""
 
+    def restart(self) -> None:
+        """Another run begins: epochs are counted anew."""
+
 
 class Blind:
     """The observer of a disabled session: it sees nothing."""
@@ -40,6 +43,9 @@ class Blind:
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Nothing to publish."""
+
+    def restart(self) -> None:
+        """Nothing to forget."""
 
 
 class BatchLoop:
@@ -235,6 +241,7 @@ class BatchLoop:
     def restart(self) -> None:
         """Forget where the last loop stood; a new one begins."""
         self.schedule.restart()
+        self.observer.restart()
         self.position = None
         self.standing = "before"
         self._broken_at = None

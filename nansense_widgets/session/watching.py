@@ -90,12 +90,12 @@ class Watching(Standing):
     def set_stats_scope(self, scope: StatsScope | str) -> None:
         """Which layers' batches go into the running statistics, from the next batch on.
 
-        Every batch is folded in, shown or not, in every mode. Of a model of which something is compiled only
-        captured batches are: compiled code cannot be looked into.
+        Every batch is folded in, shown or not, in every mode, `detach` too. Once something has been compiled
+        in the process only captured batches are: compiled code cannot be looked into.
 
         Args:
-            scope: `"watched"` (the default): the watched layers; `"all"`: every layer known; `"none"`:
-                nothing more, and what was collected stays.
+            scope: `"watched"`: the watched layers; `"all"`: every layer known; `"none"` (the default for as
+                long as no widget shows statistics): nothing more, and what was collected stays.
 
         Raises:
             ValueError: for anything else.

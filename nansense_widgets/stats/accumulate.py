@@ -22,6 +22,7 @@ from nansense_widgets.stats.bins import (
     in_order,
     raw_bins,
 )
+from nansense_widgets.stats.rows import RowCounts
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 
 __all__ = ["Summary", "TensorStats", "summarise"]
@@ -119,8 +120,7 @@ class TensorStats:
         self.limit = channel_limit
         self._counts: torch.Tensor | None = None
         self._zeros: torch.Tensor | None = None
-        self._rows: torch.Tensor | None = None
-        self._row_zeros: torch.Tensor | None = None
+        self._rows: RowCounts | None = None
         self._alive: torch.Tensor | None = None
         self._n = 0
         self._mean = 0.0
@@ -145,11 +145,9 @@ class TensorStats:
         self._counts += summary.counts
         self._zeros += summary.zeros
         if summary.rows is not None and summary.row_zeros is not None and summary.alive is not None:
-            self._rows = _grown(self._rows, summary.rows)
-            self._row_zeros = _grown(self._row_zeros, summary.row_zeros)
+            self._rows = self._rows or RowCounts()
+            self._rows.add(summary.rows, summary.row_zeros)
             self._alive = _grown(self._alive, summary.alive)
-            self._rows[: len(summary.rows)] += summary.rows
-            self._row_zeros[: len(summary.rows)] += summary.row_zeros
             self._alive[: len(summary.alive)] |= summary.alive
         if summary.n == 0:
             return
@@ -165,9 +163,6 @@ class TensorStats:
         if self._counts is None or self._zeros is None:
             return TensorStatsSnapshot()
         counts = self._counts.cpu()
-        rows = None
-        if self._rows is not None and self._row_zeros is not None:
-            rows = in_order(self._rows.cpu(), self._row_zeros.cpu())
         return TensorStatsSnapshot(
             n=self._n,
             sum=self._mean * self._n,
@@ -178,8 +173,7 @@ class TensorStats:
             posinf=int(counts[INF]),
             neginf=int(counts[MINUS_INF]),
             hist=in_order(counts, self._zeros.cpu()),
-            channel_hists=rows,
-            channel_nonfinite=None if self._rows is None else self._rows[:, SPECIAL].sum(1).cpu(),
+            rows=None if self._rows is None else self._rows.copy(),
             alive=None if self._alive is None else self._alive.cpu().clone(),
             mean=self._mean if self._n else math.nan,
             variance=self._squares / self._n if self._n else math.nan,

@@ -106,7 +106,6 @@ def in_order(raw: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
     return torch.cat([counts[..., :_SIDE], middle, counts[..., _SIDE:]], dim=-1)
 
 
-@functools.lru_cache(maxsize=1)
 def histogram_edges() -> torch.Tensor:
     """Edges of the bins of `TensorStatsSnapshot.hist`: float64 of shape (2042,), growing.
 

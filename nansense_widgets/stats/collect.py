@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.leaves import leaves
-from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
@@ -27,48 +28,63 @@ Key = tuple[str, str, int]
 """Layer, phase, epoch."""
 
 WHOLE_EPOCHS = 2
-"""Epochs of a phase, the newest ones, whose histograms are kept; of older ones scalars and quantiles."""
+"""Epochs of a phase, those begun last, whose histograms are kept; of others scalars and quantiles."""
+
+PARTLY = "only captured batches: something in this process is compiled, and hooks cannot look into that"
 
 
 class StatsCollector:
     """The buckets of a session. Folding happens on the training thread, reading on any."""
 
     def __init__(self) -> None:
-        self.scope = StatsScope.WATCHED
+        self.scope = StatsScope.NONE  # nothing shows them yet, and they cost time in every batch
         self.channel_limit = CHANNEL_LIMIT
         self._buckets: dict[Key, _Bucket] = {}
+        self._whole: dict[tuple[str, str], list[Key]] = {}
         self._lock = threading.Lock()
 
     def begin(
-        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture
+        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture, *, partly: bool
     ) -> BatchFold | None:
         """What one batch folds into; None if nothing is collected."""
         if self.scope is StatsScope.NONE:
             return None
+        scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
         layers = frozenset(watched if self.scope is StatsScope.WATCHED else architecture.nodes)
-        return BatchFold(self, position, layers, architecture) if layers else None
+        return BatchFold(self, position, layers, scopes, architecture, partly) if layers else None
+
+    def restart(self) -> None:
+        """Another run begins: its epochs are not those of the last one."""
+        with self._lock:
+            self._buckets.clear()
+            self._whole.clear()
 
     def snapshot(self) -> WatchSnapshot:
         """All statistics as they are now."""
         with self._lock:
             buckets = dict(self._buckets)
-        return WatchSnapshot({key: bucket.snapshot(*key) for key, bucket in buckets.items()})
+        stats = {key: bucket.snapshot(*key) for key, bucket in buckets.items()}
+        return WatchSnapshot(MappingProxyType(stats))
 
     def bucket(self, layer: str, position: BatchPosition, channel_axis: int | None) -> _Bucket:
         """The bucket of a layer in a batch, made when its first value comes."""
         key = (layer, position.phase, position.epoch)
         bucket = self._buckets.get(key)
-        if bucket is None:
+        if bucket is None or bucket.is_collapsed:
             bucket = _Bucket(channel_axis, self.channel_limit)
             with self._lock:
                 self._buckets[key] = bucket
-                self._collapse(layer, position.phase)
+                self._keep_whole(key)
         return bucket
 
-    def _collapse(self, layer: str, phase: str) -> None:
-        epochs = sorted(epoch for name, of, epoch in self._buckets if name == layer and of == phase)
-        for epoch in epochs[:-WHOLE_EPOCHS]:
-            self._buckets[(layer, phase, epoch)].collapse()
+    def _keep_whole(self, key: Key) -> None:
+        """Of a layer and phase the epochs begun last keep their histograms."""
+        whole = self._whole.setdefault(key[:2], [])
+        if key in whole:
+            whole.remove(key)
+        whole.append(key)
+        while len(whole) > WHOLE_EPOCHS:
+            self._buckets[whole.pop(0)].collapse()
 
 
 class _Bucket:
@@ -95,25 +111,34 @@ class _Bucket:
     def note(self, why: str) -> None:
         self._note = why
 
+    @property
+    def is_collapsed(self) -> bool:
+        """Its histograms are gone: values that come now begin anew."""
+        return self._collapsed is not None
+
     def collapse(self) -> None:
         """Keep scalars and quantiles, and let the histograms go."""
-        if self._collapsed is None:
-            self._collapsed = self.snapshot("", "", 0).collapsed()
-            self._activations = self._gradients = TensorStats(None)
+        with self._lock:
+            if self._collapsed is None:
+                self._collapsed = self._whole("", "", 0).collapsed()
+                self._activations, self._gradients = TensorStats(None), TensorStats(None)
 
     def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
-        if self._collapsed is not None:
-            return self._collapsed.of(layer, phase, epoch)
         with self._lock:
-            return LayerStatsSnapshot(
-                layer,
-                phase,
-                epoch,
-                self._activations.snapshot(),
-                self._gradients.snapshot(),
-                batches=self._batches,
-                note=self._note,
-            )
+            if self._collapsed is not None:
+                return self._collapsed.of(layer, phase, epoch)
+            return self._whole(layer, phase, epoch)
+
+    def _whole(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        return LayerStatsSnapshot(
+            layer,
+            phase,
+            epoch,
+            self._activations.snapshot(),
+            self._gradients.snapshot(),
+            batches=self._batches,
+            note=self._note,
+        )
 
 
 class _Shared:
@@ -128,6 +153,10 @@ class _Shared:
 
     def is_of(self, tensor: torch.Tensor) -> bool:
         return self._tensor() is tensor and self._version == _version(tensor)
+
+    def forget(self) -> None:
+        """No other layer will ask for the summaries."""
+        self._summaries.clear()
 
     def summaries(self, stats: TensorStats) -> list[Summary]:
         """What is to be added to `stats`, computed once for all that look at it alike."""
@@ -157,13 +186,17 @@ class BatchFold:
         collector: StatsCollector,
         position: BatchPosition,
         layers: frozenset[str],
+        scopes: frozenset[str],
         architecture: Architecture,
+        partly: bool,
     ) -> None:
         self.layers = layers
+        self._scopes = scopes
+        self._partly = partly
         self._collector = collector
         self._position = position
         self._architecture = architecture
-        self._shared: dict[int, _Shared] = {}
+        self._last: _Shared | None = None
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
@@ -181,7 +214,7 @@ class BatchFold:
             handle.remove()
         self._handles.clear()
         self._nodes.clear()
-        self._shared.clear()
+        self._last = None
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
@@ -202,9 +235,13 @@ class BatchFold:
                 if why := unreadable(tensor) or _sparse(tensor):
                     self._bucket(output).note(why)
                     return
-                shared = self._shared.get(id(tensor))
+                # A scope gives what the last layer in it gave. Other layers that give the same tensor may
+                # have changed it in a way that moves no version (`.data`, inference mode).
+                shared = self._last if layer in self._scopes else None
                 if shared is None or not shared.is_of(tensor):
-                    shared = self._shared[id(tensor)] = _Shared(tensor)
+                    if self._last is not None:
+                        self._last.forget()
+                    shared = self._last = _Shared(tensor)
                     if listens:
                         self._listen(shared, tensor)
                 shared.outputs.append(output)
@@ -256,7 +293,10 @@ class BatchFold:
     def _bucket(self, output: _Output) -> _Bucket:
         axes = self._axes(output)
         channel = None if axes is None else axes.channel
-        return self._collector.bucket(output.layer, self._position, channel)
+        bucket = self._collector.bucket(output.layer, self._position, channel)
+        if self._partly:
+            bucket.note(PARTLY)
+        return bucket
 
 
 class _FoldGradient:
@@ -269,7 +309,7 @@ class _FoldGradient:
 
     def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         fold, gradient = self._fold(), gradients[self._index]
-        if fold is not None and gradient is not None and not torch.compiler.is_compiling():
+        if fold is not None and gradient is not None and not is_traced():
             fold.add_gradient(self._shared.outputs, gradient)
 
 

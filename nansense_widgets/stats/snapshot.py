@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from nansense_widgets.stats.bins import BINS, histogram_edges
+from nansense_widgets.stats.rows import RowCounts
 
 __all__ = ["LayerStatsSnapshot", "TensorStatsSnapshot", "WatchSnapshot"]
 
@@ -30,9 +31,7 @@ class TensorStatsSnapshot:
         posinf: values that are +Inf.
         neginf: values that are -Inf.
         hist: finite values in each bin between `histogram_edges()`: int64 of shape (2041,).
-        channel_hists: the same for each of the first channels: int64 of shape (rows, 2041); None without a
-            channel axis.
-        channel_nonfinite: values of each of these channels that are NaN or infinite: int64 of shape (rows,).
+        rows: counts of the first channels, in a compact form; None without a channel axis.
         alive: whether each channel, all of them, has had a value that is not zero: bool of shape (channels,).
         mean: of the finite values; NaN before any.
         variance: population variance of the finite values; NaN before any.
@@ -49,8 +48,7 @@ class TensorStatsSnapshot:
     posinf: int = 0
     neginf: int = 0
     hist: torch.Tensor | None = None
-    channel_hists: torch.Tensor | None = None
-    channel_nonfinite: torch.Tensor | None = None
+    rows: RowCounts | None = field(default=None, repr=False)
     alive: torch.Tensor | None = None
     mean: float = math.nan
     variance: float = math.nan
@@ -69,6 +67,16 @@ class TensorStatsSnapshot:
         return self.quantile(0.5)
 
     @property
+    def channel_hists(self) -> torch.Tensor | None:
+        """`hist` of each of the first channels: int64 of shape (rows, 2041); None without a channel axis."""
+        return None if self.rows is None else self.rows.hists()
+
+    @property
+    def channel_nonfinite(self) -> torch.Tensor | None:
+        """Values of each of these channels that are NaN or infinite: int64 of shape (rows,)."""
+        return None if self.rows is None else self.rows.nonfinite()
+
+    @property
     def dead_channel_count(self) -> int | None:
         """Channels whose every value was zero; None without a channel axis."""
         return self.dead if self.alive is None else int((~self.alive).sum())
@@ -76,11 +84,9 @@ class TensorStatsSnapshot:
     def quantile(self, q: float) -> float:
         """Middle of the bin that holds the `q`-quantile of the finite values; NaN before any.
 
-        Of an old epoch only those in `quantiles` are known; others are NaN. Raises `ValueError` if `q` is not
-        between 0 and 1.
+        Of an old epoch only those in `quantiles` are known; others are NaN. Raises `TypeError` or
+        `ValueError` if `q` is no number between 0 and 1.
         """
-        if self.hist is None and q in self.quantiles:
-            return self.quantiles[q]
         low, high = self.quantile_bin(q)
         return low / 2 + high / 2
 
@@ -89,8 +95,7 @@ class TensorStatsSnapshot:
         return replace(
             self,
             hist=None,
-            channel_hists=None,
-            channel_nonfinite=None,
+            rows=None,
             alive=None,
             quantiles={q: self.quantile(q) for q in QUANTILES},
             dead=self.dead_channel_count,
@@ -98,8 +103,12 @@ class TensorStatsSnapshot:
 
     def quantile_bin(self, q: float) -> tuple[float, float]:
         """Edges of the bin that holds the `q`-quantile, cut to the least and the largest value."""
+        if isinstance(q, bool) or not isinstance(q, (int, float)):
+            raise TypeError(f"q={q!r} must be a number between 0 and 1")
         if not 0 <= q <= 1:
             raise ValueError(f"q={q!r} must be between 0 and 1")
+        if self.hist is None and q in self.quantiles:
+            return self.quantiles[q], self.quantiles[q]
         if self.hist is None or self.n == 0:
             return math.nan, math.nan
         rank = min(int(q * self.n), self.n - 1)

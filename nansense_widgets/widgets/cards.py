@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nansense_widgets.capture.attention import MAPS
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValue
 from nansense_widgets.media.layout import TensorLayout, choose_layout
@@ -149,7 +150,7 @@ class CardPainter:
             "full": picture.full,
             "pool": picture.pool,
             "scale": picture.scale,
-            "unsigned": picture.unsigned,
+            "unsigned": picture.unsigned or (leaf.path == MAPS and kind == "activations"),
             "nonfinite": {
                 "nan": picture.nonfinite.nan,
                 "posinf": picture.nonfinite.posinf,

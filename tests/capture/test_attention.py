@@ -166,3 +166,36 @@ def test_hooks_of_the_users_own_on_an_attention_module_are_one_call() -> None:
     _, snapshot = capture(model, lambda: model(x, x, x), attention=["attn"])
     (call,) = snapshot.layers["attn"]
     assert [leaf.path for leaf in call.leaves] == ["[0]", MAPS]
+
+
+def test_a_query_that_may_attend_to_nothing_has_zeros() -> None:
+    class Masked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+
+        def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+            mask = ~padding[:, None, None, :]
+            y = F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], mask)
+            return self.attn(x, x, x, padding, need_weights=False)[0] + y[:, 0]
+
+    model = Masked()
+    padding = torch.tensor([[False] * 5, [True] * 5])
+    op = "scaled_dot_product_attention"
+    _, snapshot = capture(
+        model, lambda: model(torch.randn(2, 5, 8), padding), attention=["attn", op], batches=2
+    )
+    for layer in ("attn", op):
+        found = maps(snapshot, layer)
+        assert found.isfinite().all()
+        assert (found[1] == 0).all()
+        assert torch.allclose(found[0].sum(-1), torch.tensor(1.0))
+
+
+def test_a_subclass_with_a_forward_of_its_own_gives_no_maps() -> None:
+    class Rotary(nn.MultiheadAttention):
+        def forward(self, query: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            return super().forward(query.roll(1, -1), *args, **kwargs)
+
+    assert attention.gives_attention(nn.MultiheadAttention(8, 2), "")
+    assert not attention.gives_attention(Rotary(8, 2), "")

@@ -760,3 +760,38 @@ def test_a_view_that_autograd_has_given_up_does_not_end_the_capture() -> None:
     _, snapshot = capture(model, lambda: model(torch.ones(1, 2)).sum().backward(), batches=2)
     assert "after" in snapshot.activation_gradients
     assert "relu_" in snapshot.activations
+
+
+def test_a_trace_of_the_users_own_sees_nothing_of_ours() -> None:
+    model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4))
+    x = torch.randn(4, 8)
+
+    def step() -> None:
+        traced = torch.jit.trace(model, x, check_trace=False)
+        assert "clone" not in str(traced.inlined_graph)
+        model(x).sum().backward()
+
+    _, snapshot = capture(model, step)
+    assert [call.call for call in snapshot.layers["0"]] == [1]
+    exported: list[Any] = []
+    _, snapshot = capture(model, lambda: exported.append(torch.export.export(model, (x,))))
+    assert "clone" not in str(exported[0].graph)
+
+
+def test_a_stance_that_the_user_sets_during_the_batch_stays() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    x = torch.ones(1, 2)
+    torch.compile(model, backend="eager")(x)
+    from torch._dynamo import eval_frame
+
+    before = eval_frame._stance  # noqa: SLF001  there is no public way to ask
+    try:
+        capture(model, lambda: torch.compiler.set_stance("fail_on_recompile"))
+        assert eval_frame._stance.stance == "fail_on_recompile"  # noqa: SLF001
+        torch.compiler.set_stance("default")
+        left: list[Any] = []
+        capture(model, lambda: left.append(torch.compiler.set_stance("eager_on_recompile")))
+        left[0].__exit__(None, None, None)
+        assert eval_frame._stance.stance == "default"  # noqa: SLF001
+    finally:
+        eval_frame._stance = before  # noqa: SLF001

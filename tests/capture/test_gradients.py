@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -282,3 +283,53 @@ def test_a_gradient_that_is_dropped_unused_says_so() -> None:
     _, snapshot = capture(model, step, optimizers=[optimizer])
     reason = snapshot.weight_gradient_reasons["weight"]
     assert reason == "no gradient: it was set to None before an optimizer stepped with it"
+
+
+def test_two_scalers_and_an_unscaled_loss_are_told_apart() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2), "c": nn.Linear(2, 2)})
+    one, other = GradScaler("cpu", init_scale=4.0), GradScaler("cpu", init_scale=256.0)
+    x = torch.ones(1, 2)
+
+    def step() -> None:
+        first, second = one.scale(model["a"](x).sum()), other.scale(model["b"](x).sum())
+        first.backward()
+        second.backward()
+        model["c"](x).sum().backward()
+
+    _, snapshot = capture(model, step)
+    for name in ("a", "b", "c"):
+        assert torch.equal(gradient_of(snapshot, name), torch.ones(1, 2)), name
+        assert torch.equal(snapshot.weight_gradients[f"{name}.bias"], torch.ones(2)), name
+    assert snapshot.layers["c"][0].leaves[0].gradient_note == ""
+
+
+def test_what_the_user_has_unscaled_is_not_divided_again() -> None:
+    model = nn.ModuleDict({"a": nn.Linear(2, 2), "b": nn.Linear(2, 2)})
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.1, fused=True)
+    scaler = GradScaler("cpu", init_scale=8.0)
+
+    def step() -> None:
+        scaler.scale(model["a"](torch.ones(1, 2)).sum()).backward()
+        (model["b"](torch.ones(1, 2)).sum() * torch.inf).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+
+    _, snapshot = capture(model, step, optimizers=[optimizer])
+    assert snapshot.notes != ()
+    assert torch.equal(snapshot.weight_gradients["a.bias"], torch.ones(2))
+
+
+def test_autograd_grad_on_another_thread_is_an_aside_too() -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    def step() -> None:
+        out = model(torch.ones(1, 2))
+        with ThreadPoolExecutor(1) as pool:
+            weights = [*model.parameters()]
+            job = pool.submit(lambda: torch.autograd.grad((out * 7).sum(), weights, retain_graph=True))
+            job.result()
+        out.sum().backward()
+
+    _, snapshot = capture(model, step)
+    assert torch.equal(gradient_of(snapshot, "0"), torch.ones(1, 2))
+    assert snapshot.layers["0"][0].leaves[0].gradient_note == ""

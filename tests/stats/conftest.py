@@ -9,6 +9,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def nothing_has_been_compiled() -> None:
-    utils = sys.modules.get("torch._dynamo.utils")
-    if utils is not None:
-        utils.counters.clear()
+    eval_frame = sys.modules.get("torch._dynamo.eval_frame")
+    if eval_frame is not None:
+        eval_frame.cached_backends.clear()

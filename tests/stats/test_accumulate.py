@@ -184,6 +184,7 @@ def test_autocast_does_not_reach_the_statistics() -> None:
         next(model[1].parameters()).fill_(3000.0)
     data = [torch.randn(64, 8) for _ in range(4)]
     session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
     session.watch("1")
     session.detach()
     seen = []

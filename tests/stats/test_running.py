@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from typing import Any
 
@@ -85,6 +86,7 @@ def test_every_batch_is_folded_whatever_the_mode(mode: str, scope: StatsScope) -
 def test_none_collects_nothing_and_keeps_what_there_is() -> None:
     model = small_model()
     session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
     session.watch("1")
 
     def loop() -> None:
@@ -146,6 +148,7 @@ def test_gradients_of_scaled_losses_and_of_checkpoints_are_folded_once(reentrant
     model = Checkpointed()
     scaler = torch.amp.GradScaler("cpu", init_scale=64.0)
     session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
     session.watch("block")
 
     def loop() -> None:
@@ -166,6 +169,7 @@ def test_gradients_of_scaled_losses_and_of_checkpoints_are_folded_once(reentrant
 def test_nothing_is_installed_where_nothing_is_collected() -> None:
     model = small_model()
     session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
     hooks: list[int] = []
 
     def loop() -> None:
@@ -177,4 +181,76 @@ def test_nothing_is_installed_where_nothing_is_collected() -> None:
     session.launch(loop)
     assert session.wait(TIMEOUT_S)
     assert hooks == [0, 0, 0, 0]
+    session.close()
+
+
+def test_an_in_place_layer_has_its_own_statistics_in_inference_mode() -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.ReLU(inplace=True))
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
+    session.watch("0", "1")
+    session.detach()
+
+    def loop() -> None:
+        for x in session.batches([torch.randn(32, 8) for _ in range(3)], phase="val"):
+            with torch.inference_mode():
+                model(x)
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    stats = session.watch_snapshot().stats
+    assert stats[("0", "val", 0)].activations.min < 0
+    assert stats[("1", "val", 0)].activations.min == 0
+    session.close()
+
+
+def test_another_run_begins_anew_and_an_old_epoch_may_come_again() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
+    session.watch("1")
+    session.detach()
+    for _ in range(2):
+        session.launch(train, session, model)
+        assert session.wait(TIMEOUT_S)
+        stats = session.watch_snapshot().stats
+        assert {key[2] for key in stats} == {0, 1, 2}
+        assert {bucket.batches for (_, phase, _), bucket in stats.items() if phase == "train"} == {5}
+
+    def again() -> None:
+        for epoch in (5, 6, 7, 2, 5):
+            for x, _y in session.batches(small_data(), phase="again", epoch=epoch):
+                model(x)
+
+    session.launch(again)
+    assert session.wait(TIMEOUT_S)
+    stats = session.watch_snapshot().stats
+    whole = {epoch for (_, _, epoch), bucket in stats.items() if bucket.activations.hist is not None}
+    assert whole == {2, 5}  # those begun last
+    assert all(bucket.batches == 5 for bucket in stats.values())
+    session.close()
+
+
+def test_one_layer_called_very_often_costs_little_memory() -> None:
+    model = nn.GRUCell(4, 4)
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
+    session.watch("grucell")
+    session.detach()
+    sizes: list[int] = []
+
+    def loop() -> None:
+        for _ in session.batches(range(2), phase="train"):
+            h = torch.zeros(2, 4)
+            for _ in range(300):
+                h = model(torch.ones(2, 4), h)
+            sizes.append(
+                sum(o.numel() * o.element_size() for o in gc.get_objects() if type(o) is torch.Tensor)
+            )
+            h.sum().backward()
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert max(sizes) < 20_000_000
+    assert next(iter(session.watch_snapshot().stats.values())).activations.n == 2 * 300 * 8
     session.close()

@@ -153,7 +153,8 @@ function layoutFlat(names: string[], sizes: Map<string, Size>, edges: ScopeEdge[
 
 /** The right-hand text of a node. */
 export function nodeMeta(node: GraphNode, tree: Tree, open: boolean): string {
-  if (tree.graph.traced && !node.ran) return "never ran";
+  // Its forward was called past the hooks, or its weights were used by the module around it.
+  if (tree.graph.traced && !node.ran) return /^(never|not) called/.test(node.note) ? "not seen" : "never ran";
   if (node.kind === "input") return node.shapes[0] ? formatShortShape([0, ...node.shapes[0]]) : "input";
   if (node.scope && !open) {
     const inside = tree.inside.get(node.name) ?? 0;

@@ -8,7 +8,7 @@ export interface Popover {
   panel: HTMLElement;
   toggle(): void;
   open(): void;
-  close(): void;
+  close(focusBack?: boolean): void;
 }
 
 export function popover(button: HTMLElement, panel: HTMLElement, cleanup: Cleanup, opens = true): Popover {
@@ -30,6 +30,9 @@ export function popover(button: HTMLElement, panel: HTMLElement, cleanup: Cleanu
   panel.addEventListener("dismiss", () => close());
   const toggle = (): void => (panel.hidden ? open() : close());
   if (opens) button.addEventListener("click", toggle);
+  panel.addEventListener("focusout", ({ relatedTarget }) => {
+    if (relatedTarget instanceof Node && !panel.contains(relatedTarget) && relatedTarget !== button) close(false);
+  });
   cleanup.listen(document, "pointerdown", (event: PointerEvent) => {
     const path = event.composedPath();
     if (!path.includes(panel) && !path.includes(button)) close(false);

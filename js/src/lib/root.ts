@@ -7,6 +7,8 @@ import { icon } from "./icons";
 import { commandOf, Commands, keyList } from "./keys";
 import { onThemeChange, themeOf, type Theme } from "./theme";
 
+const SUPPRESS = "data-lm-suppress-shortcuts";
+
 export class Root {
   /** Holds the widget; `app` is the bordered frame within it. */
   readonly element: HTMLElement;
@@ -29,7 +31,7 @@ export class Root {
       class: "nsw",
       role: "region",
       "aria-label": "nansense training debugger",
-      "data-lm-suppress-shortcuts": "true",
+      [SUPPRESS]: "true",
       tabindex: "-1",
     });
     this.element.append(this.app);
@@ -38,6 +40,10 @@ export class Root {
     this.theme = themeOf(this.element);
     this.applyTheme();
     this.cleanup.add(onThemeChange(() => this.applyTheme()));
+    // It looks at the target's own selectors first: those of JupyterLab's commands match any focused button.
+    this.cleanup.listen(this.element, "focusin", ({ target }: FocusEvent) => {
+      if (target instanceof Element) target.setAttribute(SUPPRESS, "true");
+    });
     this.cleanup.listen(this.element, "keydown", (event: KeyboardEvent) => this.onKey(event));
     this.commands.set("keys", () => this.toggleKeys());
     this.commands.set("leave", () => this.leave());

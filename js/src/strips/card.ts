@@ -41,6 +41,7 @@ export class LayerCard {
   private leaf = 0;
   private depth = 0;
   private part: Part = "magnitude";
+  private awaitsMaps = false;
   private scrollTop = 0;
   private selected: number | null = null;
   private cursor: { spot: Spot; kind: Kind; fine: boolean } | null = null;
@@ -90,7 +91,7 @@ export class LayerCard {
         }),
     );
     this.close = this.host.close && h("button", { type: "button", class: "ib s", "aria-label": `Close ${layer}`, title: "Close (unwatch)", onclick: () => this.host.close?.(layer) }, icon("close"));
-    this.options = new CardOptions(layer, { act: (name, args) => this.host.act(name, args), choosePart: (part) => this.change(() => (this.part = part)) });
+    this.options = new CardOptions(layer, { act: (name, args) => this.act(name, args), choosePart: (part) => this.change(() => (this.part = part)) });
     this.element = h(
       "section",
       { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
@@ -112,6 +113,12 @@ export class LayerCard {
     this.buffers = buffers;
     if (card.calls > 0) this.call = Math.min(this.call, card.calls);
     this.leaf = Math.max(0, Math.min(this.leaf, card.leaves.length - 1));
+    // Who has asked for attention weights wants to see them when they come.
+    const maps = card.leaves.findIndex((name) => name.endsWith(".attention_weights"));
+    if (this.awaitsMaps && maps >= 0) {
+      this.awaitsMaps = false;
+      if (maps !== this.leaf) this.change(() => (this.leaf = maps));
+    }
   }
 
   want(): CardWant {
@@ -184,6 +191,11 @@ export class LayerCard {
 
   async copy(): Promise<boolean> {
     return this.text !== "" && copyText(this.text, this.element);
+  }
+
+  private act(name: ActionName, args: Record<string, unknown>): void {
+    this.awaitsMaps = name === "watch_attention";
+    this.host.act(name, args);
   }
 
   destroy(): void {
@@ -283,12 +295,15 @@ export class LayerCard {
   private drawHead(): void {
     const { data, strip } = this;
     if (!data) return;
-    setText(this.subtitle, [data.cls, strip ? formatShape(strip.shape) : ""].filter(Boolean).join(" "));
+    // The shape first: of a long class and a long name only the beginning may be seen.
+    const cls = this.layer.replace(/\d+$/, "").endsWith(data.cls) ? "" : data.cls;
+    setText(this.subtitle, [strip ? formatShape(strip.shape) : "", cls].filter(Boolean).join(" "));
     this.subtitle.title = [data.detail && `${data.cls}(${data.detail})`, strip && `${strip.axes} ${strip.dtype}`].filter(Boolean).join("\n");
     this.calls.hidden = data.calls <= 1;
     options(this.calls, Array.from({ length: data.calls }, (_, i) => [String(i + 1), `call ${i + 1} of ${data.calls}`]), String(this.call));
     this.leaves.hidden = data.leaves.length <= 1;
-    options(this.leaves, data.leaves.map((name, i) => [String(i), name]), String(this.leaf));
+    options(this.leaves, data.leaves.map((name, i) => [String(i), name.slice(this.layer.length) || "output"]), String(this.leaf));
+    this.leaves.title = data.leaves[this.leaf] ?? "";
     this.note.hidden = !data.note;
     setText(this.note, data.note);
     this.options.update(data, strip, this.part, this.host.alive());
@@ -297,7 +312,8 @@ export class LayerCard {
   private drawTools(): void {
     const { strip } = this;
     const depth = strip?.depth ?? 0;
-    setText(this.about, strip ? [strip.axes, strip.dtype, strip.kept].filter(Boolean).join(" \u00b7 ") : "");
+    const presumed = this.data?.axes && !this.data.axes.known ? " (presumed)" : "";
+    setText(this.about, strip ? [strip.axes + presumed, strip.dtype, strip.kept].filter(Boolean).join(" \u00b7 ") : "");
     this.sliceRow.hidden = depth < 2;
     this.slice.max = String(Math.max(0, depth - 1));
     this.slice.value = String(this.depth);
@@ -305,10 +321,13 @@ export class LayerCard {
     const { page, first, count, last, channels: all } = pagingOf(this.showing);
     const noun = strip?.layout === "bar" ? "features" : strip?.axes.split(" ").includes("heads") ? "heads" : "channels";
     const { average } = this.host.display;
-    const text = ({ layout, full, shape, channels }: Strip): string => {
+    const text = ({ layout, full, shape, channels, axes }: Strip): string => {
       if (layout === "scalar") return "";
       if (layout === "ids") return `${full[1]} tokens`;
-      if (layout === "tokens") return average ? `${full[0]} tokens, mean of ${shape[shape.length - 1] ?? 0} features` : `${full[0]} tokens \u00d7 ${full[1]} features`;
+      if (layout === "tokens") {
+        const rows = axes.split(" ").find((name) => name === "layers" || name === "steps") ?? "tokens";
+        return average ? `${full[0]} ${rows}, mean of ${shape[shape.length - 1] ?? 0} features` : `${full[0]} ${rows} \u00d7 ${full[1]} features`;
+      }
       return average ? `mean of ${channels} ${noun}` : rangeText(first, count, all, noun);
     };
     setText(this.range, strip ? text(strip) : "");

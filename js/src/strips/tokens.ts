@@ -17,7 +17,8 @@ export class TokenList {
       { "aria-label": "Token ids", tabindex: 0, start: 0 },
       ...tokens.ids.map((id, at) => {
         const text = tokens.texts[at];
-        return h("li", { title: `token ${at}: id ${id}` }, text !== undefined && h("span", { class: "text" }, visible(text)), h("span", { class: "id" }, String(id)));
+        const name = text === undefined ? `token ${at}: id ${id}` : `token ${at}: ${text}, id ${id}`;
+        return h("li", { title: name, "aria-label": name }, text !== undefined && h("span", { class: "text" }, visible(text)), h("span", { class: "id" }, String(id)));
       }),
     );
     const more = tokens.total - tokens.ids.length;
