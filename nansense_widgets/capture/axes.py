@@ -74,6 +74,8 @@ def module_rule(module: nn.Module) -> AxesRule | None:
         return _CHANNEL_SECOND
     if isinstance(module, (nn.PixelShuffle, nn.PixelUnshuffle)):
         return _channel_first(2)
+    if isinstance(module, (nn.LayerNorm, *_RMS_NORM)) and len(tuple(module.normalized_shape)) > 1:  # type: ignore[arg-type]
+        return None  # over (C, H, W) or (T, C): the layers around it know
     if isinstance(module, (nn.LayerNorm, *_RMS_NORM)):
         single = ("*", len(tuple(module.normalized_shape)), Axes(-1, None))  # type: ignore[arg-type]
         return AxesRule((single,), Axes(-1, 0), batch_known=False)
@@ -150,17 +152,28 @@ _CONVOLUTIONS = re.compile(
 
 _MOVE_AXES = frozenset(
     {
-        "transpose", "transpose_", "permute", "swapaxes", "swapdims", "movedim", "moveaxis", "t", "t_",
-        "adjoint", "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "squeeze", "squeeze_",
-        "unsqueeze", "unsqueeze_", "matmul", "bmm", "baddbmm", "einsum", "tensordot", "gather", "topk",
-        "sort", "index_select", "stack", "diagonal", "unfold", "as_strided", "outer", "kron",
+        "T", "mT", "H", "mH", "transpose", "transpose_", "permute", "swapaxes", "swapdims", "movedim",
+        "moveaxis", "t", "t_", "adjoint", "rot90", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm",
+        "einsum", "tensordot", "inner", "outer", "kron", "cdist", "cov", "corrcoef", "sort", "argsort",
+        "transpose_copy", "permute_copy", "as_strided", "gather",
     }
 )  # fmt: skip
+"""Ops whose output may have the shape of their input with the axes in other places."""
+
+_KEEP_AXES = frozenset(
+    {
+        "cat", "concat", "concatenate", "pad", "chunk", "split", "narrow", "repeat", "expand", "expand_as",
+        "tile", "interpolate", "upsample", "add", "sub", "mul", "div", "where", "maximum", "minimum",
+    }
+)  # fmt: skip
+"""Ops whose output may have another shape than their input, with the axes where they were."""
 
 
-def keeps_axes(op: str) -> bool:
+def keeps_axes(op: str, *, same_shape: bool) -> bool:
     """Whether an op's output has the axes of its input, where it has as many."""
-    return op not in _MOVE_AXES
+    if op in _MOVE_AXES or op.startswith("linalg_"):
+        return False
+    return same_shape or op in _KEEP_AXES
 
 
 _INPUT_LIKE_OUTPUT = (

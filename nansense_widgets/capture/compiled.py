@@ -68,18 +68,21 @@ def _patches() -> Iterator[Patch]:
     # A compiled module warns of every global hook, ours too; a user who makes errors of warnings would
     # get one in his forward. https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_dynamo/eval_frame.py#L500
     yield torch_module, "_has_any_global_hook", lambda _: lambda: False
-    # `torch.cond` and its like compile their branches where nothing else is compiled, and fail in the
-    # backward if they may not. https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_higher_order_ops/utils.py#L273
+    # `torch.export` needs the compiler; `torch.cond` and its like compile their branches where nothing else
+    # is compiled, and fail in the backward if they may not.
+    # https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_higher_order_ops/utils.py#L273
     eval_frame = sys.modules.get("torch._dynamo.eval_frame")
     if eval_frame is not None:
         yield eval_frame, "_callback_from_stance", _except_in_operators
 
 
 def _except_in_operators(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
     state = getattr(sys.modules.get("torch._higher_order_ops.utils"), "_hop_compile_tls", None)
 
     def callback_from_stance(callback: Any) -> Any:
-        return callback if getattr(state, "in_hop_compile", False) else original(callback)
+        wanted = getattr(state, "in_hop_compile", False) or is_exporting()
+        return callback if wanted else original(callback)
 
     return callback_from_stance
 

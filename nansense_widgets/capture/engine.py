@@ -127,11 +127,14 @@ class CaptureEngine:
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
                 partly = was_anything_compiled()
                 fold = self._fold(position, partly)
+                if fold is not None:
+                    fold.waits_for_axes = captures
                 if captures:
                     capture = self._begin(position, pauses, fold)
                     capture.seconds = time.perf_counter() - began
                 elif fold is not None and not partly:
                     # Compiled code calls no hooks, and running every batch eagerly would take its speed.
+                    self._follow_modules()
                     self._under_way = FoldedBatch(self._builder, fold)
                     self._under_way.install()
         except Exception as error:
@@ -139,6 +142,11 @@ class CaptureEngine:
         except BaseException:  # an interrupt: nothing half installed may stay
             self._take_down()
             raise
+
+    def _follow_modules(self) -> None:
+        if not self._builder.index.is_current():
+            self._builder.rebuild(self.model)
+            self._traced_phases.clear()
 
     def _fold(self, position: BatchPosition, partly: bool) -> Fold | None:
         if self._stats is None:
@@ -152,9 +160,7 @@ class CaptureEngine:
             self._stats.restart()
 
     def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
-        if not self._builder.index.is_current():
-            self._builder.rebuild(self.model)
-            self._traced_phases.clear()
+        self._follow_modules()
         new = (position.phase, position.epoch) not in self._traced_phases
         names = {id(p): name for name, p in self.model.named_parameters()}
         trace = Trace(names) if pauses or new else None
@@ -173,11 +179,7 @@ class CaptureEngine:
         if capture is None:
             return
         if isinstance(capture, FoldedBatch):
-            capture.remove()
-            capture.finish(self.architecture)
-            self.error = capture.error or self.error
-            if self._closed:
-                self._let_go()
+            self._end_folded(capture)
             return
         try:
             with torch._C.DisableTorchFunction():
@@ -192,6 +194,17 @@ class CaptureEngine:
             self._fail(error)
         finally:
             capture.remove()
+            if self._closed:
+                self._let_go()
+
+    def _end_folded(self, batch: FoldedBatch) -> None:
+        try:
+            batch.finish(self.architecture)
+            self.error = batch.error or self.error
+        except Exception as error:
+            self._fail(error)
+        finally:
+            batch.remove()
             if self._closed:
                 self._let_go()
 

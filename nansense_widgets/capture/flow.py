@@ -40,10 +40,6 @@ def with_axes(
     return {name: _with_rule(node, flow.rules[name]) for name, node in nodes.items()}
 
 
-_RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as", "squeeze", "unsqueeze", "flatten"})
-"""They keep the axes of what they leave as it is."""
-
-
 class _Flow:
     def __init__(
         self,
@@ -67,7 +63,9 @@ class _Flow:
             rule = self.rules[layer] or AxesRule()
             outputs = self._outputs(layer)
             wanted = path or (outputs[0][0] if outputs else "")
-            first = tuple((where, rank, axes) for where, rank in outputs if where == wanted)
+            first = tuple(
+                (where, rank, axes) for where, rank in outputs if where == wanted and fits(axes, rank)
+            )
             self.rules[layer] = replace(rule, outputs=first + rule.outputs, batch_known=True)
 
     def forwards(self, name: str) -> None:
@@ -140,7 +138,7 @@ class _Flow:
     def _keeps(self, node: ArchitectureNode, source: str) -> bool:
         if node.kind == "op":
             same = any(shape in node.output_shapes for shape in self._nodes[source].output_shapes)
-            return keeps_axes(node.cls) or (node.cls in _RESHAPES and same)
+            return keeps_axes(node.cls, same_shape=same)
         if node.kind == "input" or node.is_scope:
             return False
         module = self._modules.get(node.name)
@@ -175,6 +173,13 @@ def scopes_around(node: ArchitectureNode) -> Iterator[str]:
     while scope:
         yield scope
         scope = scope.rpartition(".")[0]
+
+
+def fits(axes: Axes, ndim: int) -> bool:
+    """Whether a tensor of so many axes has these, and both are not the same."""
+    used = [axis for axis in (axes.channel, axes.batch) if axis is not None]
+    there = all(-ndim <= axis < ndim for axis in used)
+    return there and len({axis % ndim for axis in used}) == len(used)
 
 
 def split_output(name: str, nodes: Mapping[str, object]) -> tuple[str, str]:

@@ -184,7 +184,7 @@ class ForwardWatch:
             layer = input_name(self._index, name)
             if self._trace is not None and len(self._stack) == 1:
                 self._trace.node(layer, "input").calls += 1
-                self._trace.produce(layer, value)
+                self._trace.enter(layer, value)
             if layer in self._taps:
                 self._taker.take(layer, call, value)
 

@@ -23,9 +23,11 @@ class OpKind:
 
 
 # Attribute reads and bookkeeping calls: they compute nothing, so they are no layers.
+_TRANSPOSES = frozenset({"T", "mT", "H", "mH"})
+
 _ALIASES = frozenset(
     {
-        "T", "mT", "H", "mH", "data", "grad", "real", "imag", "requires_grad_", "retain_grad",
+        "data", "grad", "real", "imag", "requires_grad_", "retain_grad",
         "register_hook",
         "backward", "numpy", "cpu", "cuda", "to", "type", "pin_memory", "share_memory_", "contiguous",
         "__deepcopy__", "__reduce_ex__", "__array__", "as_subclass", "is_pinned",
@@ -39,8 +41,8 @@ def op_kind(func: Callable[..., Any]) -> OpKind:
     """The kind of a function as `__torch_function__` receives it."""
     name = getattr(func, "__name__", "") or type(func).__name__
     if name in ("__get__", "__set__", "__delete__"):  # a property of Tensor: its name is on the descriptor
-        owner = getattr(func, "__self__", None)
-        return OpKind(getattr(owner, "__name__", "attribute"), alias=True, returns_self=False)
+        attribute = getattr(getattr(func, "__self__", None), "__name__", "attribute")
+        return OpKind(attribute, alias=attribute not in _TRANSPOSES, returns_self=False)
     alias = name in _ALIASES
     if name == "__setitem__":
         return OpKind("setitem", alias=False, returns_self=True)

@@ -48,6 +48,7 @@ class Trace:
     def __init__(self, parameter_names: dict[int, str]) -> None:
         self.ran: dict[Node, Ran] = {}
         self.edges: set[tuple[Node, Node]] = set()
+        self._inputs: set[Node] = set()
         self.called_directly: dict[str, OpKey] = {}
         self.op_counts: dict[tuple[str, str], int] = {}
         self._parameter_names = parameter_names
@@ -82,6 +83,14 @@ class Trace:
             if base is not None and base in self._producers and tensor._version:
                 # An op in place on a view changes what it is a view of.
                 self._own(node, base)
+
+    def enter(self, node: str, value: Any) -> None:
+        """Note that an input brings the tensors in `value`; one that several bring is the first one's."""
+        self.gave(node, value)
+        for _, tensor in leaves(value):
+            if self._producers.get(tensor) not in self._inputs:
+                self._own(node, tensor)
+        self._inputs.add(node)
 
     def gave(self, node: Node, value: Any) -> None:
         """Note the shapes of what `node` gave."""

@@ -94,13 +94,14 @@ def summarise(
         centred: whether the values are thought to lie around zero, so that squares need not be taken from
             their mean; where they do not, it is seen.
     """
-    values = as_numbers(tensor)
-    if values.numel() == 0:
+    tensor = tensor.detach()
+    if tensor.numel() == 0:
         return []
     axis = channel_axis
     if axis is not None:
-        axis = axis % values.ndim if -values.ndim <= axis < values.ndim else None
-    return [_summary(part, axis, channel_limit, centred) for part in _parts(values, axis)]
+        axis = axis % tensor.ndim if -tensor.ndim <= axis < tensor.ndim else None
+    # In parts first: an expanded tensor is small until it is made real.
+    return [_summary(as_numbers(part), axis, channel_limit, centred) for part in _parts(tensor, axis)]
 
 
 class TensorStats:
@@ -268,13 +269,14 @@ def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
     """The values in pieces that fit the scratch memory, each with all channels."""
     if values.numel() <= PART:
         return (values,)
-    if axis is None:
-        return torch.split(values.reshape(-1), PART)
-    along = 0 if axis != 0 else values.ndim - 1
-    if along == axis:  # one axis only: its channels are single numbers
+    along = next((other for other in range(values.ndim) if other != axis and values.shape[other] > 1), None)
+    if along is None:  # channels only, which are single numbers
         return (values,)
     one = values.numel() // values.shape[along]
-    return torch.split(values, max(1, PART // one), along)
+    pieces = torch.split(values, max(1, PART // one), along)
+    if one <= PART:
+        return pieces
+    return [part for piece in pieces for part in _parts(piece, axis)]
 
 
 def _counted(values: torch.Tensor, axis: int | None, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:

@@ -16,7 +16,7 @@ from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import unobserved, unreadable, unscale
+from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, Summary, TensorStats, summarise
 from nansense_widgets.stats.scope import StatsScope
@@ -148,6 +148,7 @@ class _Shared:
         self._tensor = weakref.ref(tensor)
         self._version = _version(tensor)
         self._summaries: dict[tuple[int | None, int], list[Summary]] = {}
+        self.listens = False
         self.outputs: list[_Output] = []
         """Layers that wait for its gradient."""
 
@@ -196,6 +197,8 @@ class BatchFold:
         self._collector = collector
         self._position = position
         self._architecture = architecture
+        self.waits_for_axes = False
+        self._budget = Budget()
         self._last: _Shared | None = None
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
@@ -242,8 +245,8 @@ class BatchFold:
                     if self._last is not None:
                         self._last.forget()
                     shared = self._last = _Shared(tensor)
-                    if listens:
-                        self._listen(shared, tensor)
+                if listens and not shared.listens:
+                    self._listen(shared, tensor)
                 shared.outputs.append(output)
                 if not again:
                     self._fold(output, shared, tensor, gradient=False)
@@ -251,6 +254,7 @@ class BatchFold:
                 self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
 
     def _listen(self, shared: _Shared, tensor: torch.Tensor) -> None:
+        shared.listens = True
         node, index = gradient_edge(tensor)
         self._handles.append(node.register_prehook(_FoldGradient(self, shared, index)))
         if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
@@ -273,7 +277,9 @@ class BatchFold:
                     self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
 
     def _fold(self, output: _Output, shared: _Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
-        if not self._architecture.traced and self._axes(output) is None:
+        unknown = not self._architecture.traced and self._axes(output) is None
+        size = tensor.numel() * tensor.element_size()
+        if unknown and self.waits_for_axes and size <= TENSOR_BYTES and self._budget.admits(size):
             # The first forward tells the axes of many layers, but only when it is over.
             self._waiting.append((output, tensor.detach().clone(), gradient))
             return
@@ -284,8 +290,14 @@ class BatchFold:
         self._architecture = architecture
         with unobserved():
             for output, tensor, gradient in self._waiting:
-                self._bucket(output).add(_Shared(tensor), self._position.batch_idx, gradient=gradient)
+                self._fold_late(output, tensor, gradient)
         self._waiting.clear()
+
+    def _fold_late(self, output: _Output, tensor: torch.Tensor, gradient: bool) -> None:
+        try:
+            self._bucket(output).add(_Shared(tensor), self._position.batch_idx, gradient=gradient)
+        except Exception as error:  # an instrument must not end the run
+            self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
 
     def _axes(self, output: _Output) -> Axes | None:
         return self._architecture.axes(output.layer, output.path, output.ndim)

@@ -47,9 +47,9 @@ class TensorStatsSnapshot:
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
-    hist: torch.Tensor | None = None
+    hist: torch.Tensor | None = field(default=None, repr=False)
     rows: RowCounts | None = field(default=None, repr=False)
-    alive: torch.Tensor | None = None
+    alive: torch.Tensor | None = field(default=None, repr=False)
     mean: float = math.nan
     variance: float = math.nan
 
@@ -168,6 +168,11 @@ class WatchSnapshot:
     """
 
     stats: Mapping[tuple[str, str, int], LayerStatsSnapshot] = field(default_factory=dict)
+
+    def __repr__(self) -> str:  # the default one would print all of it
+        layers = {layer for layer, _, _ in self.stats}
+        phases = sorted({f"{phase} {epoch}" for _, phase, epoch in self.stats})
+        return f"<WatchSnapshot of {len(layers)} layers in {', '.join(phases[:6])}{' …' * (len(phases) > 6)}>"
 
     def latest_per_phase(self, layer: str) -> dict[str, LayerStatsSnapshot]:
         """Phase to the statistics of the newest epoch seen; empty if the layer has none."""

@@ -120,7 +120,9 @@ class CardPainter:
         axes = self._source.architecture.axes(want["layer"], leaf.path, tensor.ndim)
         about = leaf.activation_note if kind == "activations" else leaf.gradient_note
         named = self._source.inputs.names(want["layer"])
-        if kind == "activations" and are_tokens(tensor, axes, named=named):
+        node = self._source.architecture.nodes.get(want["layer"])
+        is_input = kind == "activations" and node is not None and node.kind == "input"
+        if is_input and are_tokens(tensor, axes, named=named):
             return self._tokens(kind, tensor, axes or Axes(), want)
         drawn = drawable(tensor, want["part"])
         layout = _layout(drawn, axes)

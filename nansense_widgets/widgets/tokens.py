@@ -41,7 +41,7 @@ def tokens_of(tensor: torch.Tensor, axes: Axes, sample: int, text: InputTransfor
     texts: list[str] = []
     whole = ""
     if text is not None:
-        given: Any = text(flat[:MOST])
+        given: Any = text(flat[:MOST].clone())  # it may replace ids in place, and these are the snapshot's
         if isinstance(given, str):
             whole = given
         elif isinstance(given, Sequence):

@@ -287,3 +287,20 @@ def test_a_lazy_module_is_uninitialised_and_then_real() -> None:
     assert (after.cls, after.note, after.parameter_count) == ("Linear", "", 130)
     assert snapshot.weights["1.weight"].shape == (10, 12)
     assert torch.equal(snapshot.weight_gradients["1.weight"], torch.full((10, 12), 2.0))
+
+
+def test_one_tensor_given_as_two_inputs_is_the_first_ones() -> None:
+    class Language(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(5, 5)
+
+        def forward(self, ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+            return F.cross_entropy(self.embed(ids).flatten(0, 1), labels.flatten())  # type: ignore[union-attr]
+
+    model = Language()
+    ids = torch.randint(0, 5, (2, 3))
+    engine, snapshot = capture(model, lambda: model(ids, labels=ids).backward())
+    assert "ids -> embed" in edges(engine)
+    assert not any(edge.startswith("labels") for edge in edges(engine))
+    assert torch.equal(snapshot.activations["labels"], ids)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from nansense_widgets import Axes
+from nansense_widgets import Axes, BatchPosition
 from nansense_widgets.capture.engine import CaptureEngine
 from tests.capture.test_capture import capture
 
@@ -43,7 +43,6 @@ def run(model: nn.Module, *inputs: torch.Tensor) -> CaptureEngine:
         (nn.PixelShuffle(2), (2, 4, 3, 3), (1, 0)),
         (nn.Linear(3, 4), (3,), (0, None)),
         (nn.Linear(3, 4), (2, 5, 3), (2, 0)),
-        (nn.LayerNorm((4, 3)), (4, 3), (1, None)),
         (nn.LayerNorm(3), (2, 4, 3), (2, 0)),
     ],
     ids=lambda value: repr(value) if isinstance(value, nn.Module) else str(value),
@@ -146,3 +145,31 @@ def test_the_users_axes_go_over_the_class_and_flow_on() -> None:
     engine.choose_axes("0[1][0]", Axes(0, None))
     assert axes_of(engine, "0", "[1][0]") == (0, None)
     assert axes_of(engine, "0", "[1][1]") == (2, 1)
+
+
+def test_axes_that_moved_are_not_said_to_be_known() -> None:
+    class Moves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.fc = nn.Conv2d(2, 4, 3, padding=1), nn.Linear(3, 3)
+            self.norm = nn.LayerNorm([4, 5, 5])
+
+        def forward(self, image: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            y = self.norm(self.conv(image))
+            h = self.fc(x)
+            return y.sum() + h.T.relu().sum() + torch.mm(h.t(), h).sigmoid().sum() + torch.cdist(h, h).sum()
+
+    engine = run(Moves(), torch.randn(2, 2, 5, 5), torch.randn(3, 3))
+    assert axes_of(engine, "norm") == (1, 0)  # from the convolution before it, not its last axis
+    for name in ("T", "relu", "mm", "sigmoid", "cdist", "t"):
+        assert engine.architecture.nodes[name].axes is None, name
+
+
+def test_chosen_axes_that_an_output_does_not_have_are_left_out() -> None:
+    model = nn.Sequential(nn.Linear(3, 4))
+    engine = CaptureEngine(model, [], lambda snapshot: None)
+    engine.choose_axes("0", Axes(7, 5, chosen=True))  # before the first forward no shape is known
+    engine.begin(BatchPosition("train", 0, 0), pauses=True)
+    model(torch.ones(2, 3))
+    engine.end(BatchPosition("train", 0, 0), complete=True)
+    assert engine.architecture.nodes["0"].axes == Axes(-1, 0)

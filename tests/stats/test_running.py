@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import nansense_widgets
@@ -254,3 +255,64 @@ def test_one_layer_called_very_often_costs_little_memory() -> None:
     assert max(sizes) < 20_000_000
     assert next(iter(session.watch_snapshot().stats.values())).activations.n == 2 * 300 * 8
     session.close()
+
+
+def test_an_error_of_ours_in_a_batch_that_is_only_folded_does_not_end_the_loop() -> None:
+    class Odd(torch.Tensor):
+        """Knows hardly any operator."""
+
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    class Fakes(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            with FakeTensorMode():
+                return torch.empty(3, 4)
+
+    model = nn.Sequential(Fakes())
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
+    session.watch("0")
+    session.detach()
+
+    def loop() -> None:
+        for _ in session.batches(range(3), phase="train"):
+            model(torch.ones(1).as_subclass(Odd))
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    (bucket,) = session.watch_snapshot().stats.values()
+    assert bucket.note == "not captured: a fake tensor has a shape but no values"
+    session.close()
+
+
+def test_a_module_that_is_replaced_in_a_detached_run_is_followed() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("watched")
+    session.watch("2")
+    session.detach()
+
+    def loop() -> None:
+        for i, (x, _y) in enumerate(session.batches(small_data(), phase="train")):
+            if i == 2:
+                model.register_module("2", nn.GELU())
+            model(x)
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    (bucket,) = session.watch_snapshot().stats.values()
+    assert bucket.batches == 4  # all but the one in which it was replaced
+    assert bucket.activations.min < 0  # a GELU's; a ReLU has none
+    session.close()
+
+
+def test_a_large_expanded_tensor_is_folded_in_parts() -> None:
+    from nansense_widgets.stats.accumulate import TensorStats
+
+    stats = TensorStats(1)
+    stats.fold((torch.arange(64 * 64) % 3 == 0).view(1, 1, 64, 64).expand(64, 16, 64, 64))
+    found = stats.snapshot()
+    assert found.n == 64 * 16 * 64 * 64
+    assert found.mean == pytest.approx(1366 / 4096)
