@@ -8,19 +8,19 @@ forward hooks of the user's own gets one of ours behind them for the batch, to s
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Protocol
 
 import torch
 from torch import nn
-from torch.nn.modules import module as torch_module
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.attention import maps_of_call
+from nansense_widgets.capture.hooks import MODULE_HOOKS
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run_fused
 from nansense_widgets.capture.names import OpKey, OpNames
@@ -118,10 +118,7 @@ class ForwardWatch:
 
     def install(self) -> None:
         """Begin to watch."""
-        register_pre = nn.modules.module.register_module_forward_pre_hook
-        register = nn.modules.module.register_module_forward_hook
-        self._handles.append(register_pre(self._enter))
-        self._handles.append(register(self._leave, with_kwargs=True, always_call=True))
+        MODULE_HOOKS.add(self)
         for name in self._taps:
             module = self._index.modules.get(name)
             if module is not None and module._forward_hooks:
@@ -131,17 +128,17 @@ class ForwardWatch:
 
     def remove(self) -> None:
         """Stop; a forward that is still under way is left alone."""
+        MODULE_HOOKS.remove(self)
         for handle in self._handles:
             handle.remove()
-            # Torch removes a global hook from one of its two tables only; what is left would count as a hook.
-            torch_module._global_forward_hooks_with_kwargs.pop(handle.id, None)
         self._handles.clear()
         self._stack.clear()
         self._pop_mode()
 
     # ------------------------------------------------------------ module hooks
 
-    def _enter(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+    def enter(self, module: nn.Module, args: tuple[Any, ...], caller: FrameType) -> None:
+        """A module is called; `caller` is the frame of `Module._call_impl`'s inner function."""
         if is_traced():
             return
         name = self._index.names.get(id(module))
@@ -163,11 +160,10 @@ class ForwardWatch:
                 self._push_mode()
             if module is self._index.root:
                 self.root_called = True
-                # Frames up: Module._call_impl's inner function, which holds the keywords. Torch gives
-                # them to a module's own pre-hooks only, and such a hook would be part of the model: of a
-                # deep copy or a pickle taken during the batch. A torch that keeps them elsewhere shows no
-                # keyword inputs. No variable holds a frame: that would be a cycle, and keep the batch.
-                kwargs = sys._getframe(1).f_locals.get("kwargs")
+                # Torch gives the keywords to a module's own pre-hooks only, and such a hook would be part of
+                # the model: of a deep copy or a pickle taken during the batch. The caller holds them; a torch
+                # that keeps them elsewhere shows no keyword inputs.
+                kwargs = caller.f_locals.get("kwargs")
                 with torch._C.DisableTorchFunction():
                     self._read_inputs(call, args, kwargs if isinstance(kwargs, dict) else {})
         except Exception as error:
@@ -188,7 +184,8 @@ class ForwardWatch:
             if layer in self._taps:
                 self._taker.take(layer, call, value)
 
-    def _leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+    def leave(self, module: nn.Module, args: tuple[Any, ...], *rest: Any) -> None:
+        """The call of a module is over."""
         # When the forward raised, torch calls this without the keywords and with no output.
         if is_traced():
             return

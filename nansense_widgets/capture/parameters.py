@@ -14,10 +14,10 @@ import torch
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import Budget, Kept, copied, to_cpu, unobserved, unscale
 
@@ -88,6 +88,7 @@ class ParameterWatch:
         self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
         self.scaling = LossScaling(self._after_scaler)
+        self._step_listener = self._before_step  # one object: each access of a method makes another
 
     def install(self) -> None:
         """Begin to listen."""
@@ -99,7 +100,7 @@ class ParameterWatch:
                         self._owner[name] = optimizer
         # Torch's hook on all optimizers, so that one that `start` was not given, or that the loop made
         # later, is heard too.
-        self._handles.append(register_optimizer_step_pre_hook(self._before_step))
+        OPTIMIZER_HOOKS.add(self._step_listener)
         for parameter in self._parameters.values():
             lazy = isinstance(parameter, UninitializedParameter)
             if not lazy and parameter.requires_grad and parameter.is_leaf:
@@ -109,6 +110,7 @@ class ParameterWatch:
     def remove(self) -> None:
         """Stop listening."""
         self.scaling.remove()
+        OPTIMIZER_HOOKS.remove(self._step_listener)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()

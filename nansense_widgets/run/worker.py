@@ -143,12 +143,15 @@ class _ThreadSettings:
 
     def __init__(self) -> None:
         self._grad = torch.is_grad_enabled()
+        self._threads = torch.get_num_threads()
         self._device = torch.get_default_device()
         self._default_device_is_set = self._device != torch.device("cpu")
         self._cuda = torch.cuda.current_device() if torch.cuda.is_initialized() else None
 
     def apply(self) -> None:
         torch.set_grad_enabled(self._grad)
+        # Torch sets it late in a new thread: the first op would use another number, and give other digits.
+        torch.set_num_threads(self._threads)
         if self._default_device_is_set:
             torch.set_default_device(self._device)
         if self._cuda is not None:

@@ -6,6 +6,8 @@ import copy
 import functools
 import gc
 import io
+import sys
+import threading
 import time
 import warnings
 import weakref
@@ -795,3 +797,58 @@ def test_a_stance_that_the_user_sets_during_the_batch_stays() -> None:
         assert eval_frame._stance.stance == "default"  # noqa: SLF001
     finally:
         eval_frame._stance = before  # noqa: SLF001
+
+
+def test_threads_that_run_modules_are_not_disturbed_by_captures_that_come_and_go() -> None:
+    model, other = nn.Sequential(nn.Linear(2, 2)), nn.Sequential(*[nn.ReLU() for _ in range(50)])
+    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=0.1)
+    engine = CaptureEngine(model, [], lambda snapshot: None)
+    over, errors = threading.Event(), []
+
+    def inference() -> None:
+        try:
+            while not over.is_set():
+                other(torch.ones(1))
+                optimizer.step()
+        except RuntimeError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=inference) for _ in range(2)]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)  # threads change in the middle of whatever they do
+    try:
+        for thread in threads:
+            thread.start()
+        for index in range(300):
+            position = BatchPosition("train", 0, index)
+            engine.begin(position, pauses=False)
+            engine.end(position, complete=True)
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def test_global_hooks_that_the_user_registers_or_removes_meanwhile_are_his() -> None:
+    from torch.nn.modules.module import register_module_forward_hook
+
+    model = nn.Sequential(nn.Linear(2, 2))
+    calls: list[str] = []
+    before = register_module_forward_hook(lambda *_: calls.append("before"))
+    handles: list[Any] = []
+
+    def step() -> None:
+        handles.append(register_module_forward_hook(lambda *_: calls.append("during")))
+        model(torch.ones(1, 2))
+
+    capture(model, step)
+    calls.clear()
+    model(torch.ones(1, 2))
+    assert sorted(set(calls)) == ["before", "during"]
+    handles[0].remove()
+    before.remove()
+    calls.clear()
+    model(torch.ones(1, 2))
+    assert calls == []

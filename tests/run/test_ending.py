@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -46,3 +47,36 @@ def test_threads_inside_torch_do_not_abort_the_end_of_the_process() -> None:
         assert done.returncode == 0, done.stderr
         assert "the end" in done.stdout
         assert "terminate called" not in done.stderr
+
+
+THREADS = """
+import torch
+from torch import nn
+import nansense_widgets
+
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).eval()
+x = torch.randn(2, 5, 8)
+with torch.no_grad():
+    here = model(x)
+
+def loop():
+    with torch.no_grad():
+        return [torch.equal(here, model(x)) for _ in session.batches(range(3), phase="val")]
+
+session = nansense_widgets.start(model)
+session.detach()
+session.launch(loop)
+session.wait()
+print(session.result)
+"""
+
+
+def test_the_worker_computes_with_the_number_of_threads_of_the_caller() -> None:
+    environment = {key: value for key, value in os.environ.items() if key != "OMP_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", THREADS],
+        capture_output=True, text=True, timeout=60, check=False, env=environment,
+    )  # fmt: skip
+    assert done.stdout.strip() == "[True, True, True]", done.stdout + done.stderr
