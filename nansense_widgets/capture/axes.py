@@ -38,7 +38,7 @@ class AxesRule:
     Attributes:
         outputs: path of the output (as in `LeafValue.path`; "*" for any), number of axes, and what they mean.
         otherwise: axes of outputs that are not listed and have two axes or more.
-        batch_first: False where the batch axis is only presumed: a layer before or after it may know better.
+        batch_known: False where the batch axis is only presumed: a layer before or after it may know better.
     """
 
     outputs: tuple[tuple[str, int, Axes], ...] = ()

@@ -37,7 +37,6 @@ class LossScaling:
         self._thread = threading.get_ident()
         self._found_inf: list[tuple[Optimizer, list[torch.Tensor]]] = []
         self._divided: set[int] = set()
-        self._stepped_with: set[int] = set()
         self._handles: list[RemovableHandle] = []
 
     def install(self) -> None:

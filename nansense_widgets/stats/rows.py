@@ -83,12 +83,6 @@ class RowCounts:
         """Values that are NaN or infinite: int64 of shape (rows,)."""
         return self.raw()[:, SPECIAL].sum(1)
 
-    @property
-    def nbytes(self) -> int:
-        """Memory that it takes."""
-        tensors = (self._ends, self._zeros, *self._windows)
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
-
 
 def _grown(before: torch.Tensor, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
     fresh = torch.zeros(shape, dtype=torch.int64, device=like.device)

@@ -52,6 +52,18 @@ def capture(
     return engine, engine.snapshot
 
 
+class Same(torch.autograd.Function):
+    """Returns its input as it is."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient
+
+
 def test_value_before_an_op_in_place_is_the_one_that_was_there() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True))
@@ -662,15 +674,6 @@ def test_modules_that_run_elsewhere_say_so() -> None:
 
 
 def test_hooks_of_the_users_own_on_what_a_function_returns_unchanged_are_called() -> None:
-    class Same(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x
-
-        @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return gradient
-
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -742,15 +745,6 @@ def test_a_root_forward_that_is_called_directly_is_not_said_never_to_run() -> No
 
 
 def test_a_view_that_autograd_has_given_up_does_not_end_the_capture() -> None:
-    class Same(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
-            return x
-
-        @staticmethod
-        def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
-            return gradient
-
     class Model(nn.Module):
         def __init__(self) -> None:
             super().__init__()
