@@ -1,7 +1,12 @@
-"""Folds the values of one tensor after another into counts and moments, on the tensors' own device."""
+"""Folds the values of one tensor after another into counts and moments, in the processor's own memory.
+
+`on_device.py` does the same on an accelerator. Here counting is one pass of `torch.bincount`; whatever is
+small is left to numpy, whose calls cost a fifth of torch's.
+"""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,10 +27,10 @@ from nansense_widgets.stats.bins import (
     in_order,
     raw_bins,
 )
-from nansense_widgets.stats.rows import RowCounts
+from nansense_widgets.stats.rows import Counts, RowCounts
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 
-__all__ = ["Summary", "TensorStats", "summarise"]
+__all__ = ["CHANNEL_LIMIT", "Summary", "TensorStats", "as_numbers", "parts_of", "row_offsets", "summarise"]
 
 CHANNEL_LIMIT = 16
 """Channels with a histogram of their own, by default."""
@@ -33,24 +38,16 @@ CHANNEL_LIMIT = 16
 PART = 2**20
 """Values folded at a time."""
 
-ROW = 2048
-"""Squares added up in float32 before they go into float64."""
+ROW = 256
+"""Values added up in float32 before they go into float64: one large one is not to swallow many others."""
+
+FEW = 0.25
+"""Up to this share of the channels are looked at one by one; of more, all are."""
 
 _TINY, _SAFE = 1e-12, 1e18
 """Between these, squares of the largest values and of those that matter beside them are normal float32."""
 
-
-def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
-    """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
-    tensor = tensor.detach()
-    if tensor.is_quantized:
-        tensor = tensor.dequantize()
-    if tensor.is_complex():
-        tensor = tensor.abs()
-    if tensor.dtype in (torch.float32, torch.float64):
-        return tensor.resolve_neg().contiguous()
-    wide = tensor.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
-    return tensor.to(torch.float64 if wide else torch.float32).contiguous()
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -59,10 +56,10 @@ class Summary:
 
     Attributes:
         counts: by raw bin: int64 of shape (2048,).
-        zeros: positive and negative ones: int64 of shape (2,).
+        zeros: how many are +0 and -0.
         rows: counts of the first channels: int64 of shape (rows, 2048); None without a channel axis.
         row_zeros: the same of zeros: (rows, 2).
-        alive: of each channel, whether one of its values is not zero.
+        alive: of each channel, whether one of its values is not zero; True as well where nobody asked.
         n: finite values.
         mean: of these.
         squares: sum of their squared differences from the mean.
@@ -70,11 +67,11 @@ class Summary:
         high: the largest.
     """
 
-    counts: torch.Tensor
-    zeros: torch.Tensor
-    rows: torch.Tensor | None
-    row_zeros: torch.Tensor | None
-    alive: torch.Tensor | None
+    counts: Counts
+    zeros: tuple[int, int]
+    rows: Counts | None
+    row_zeros: Counts | None
+    alive: Mask | None
     n: int
     mean: float
     squares: float
@@ -83,7 +80,12 @@ class Summary:
 
 
 def summarise(
-    tensor: torch.Tensor, channel_axis: int | None, channel_limit: int, *, centred: bool
+    tensor: torch.Tensor,
+    channel_axis: int | None,
+    channel_limit: int,
+    *,
+    centred: bool,
+    suspects: tuple[int, ...] | None = None,
 ) -> list[Summary]:
     """Summaries of a tensor's values, in parts.
 
@@ -93,15 +95,10 @@ def summarise(
         channel_limit: how many channels have rows of their own.
         centred: whether the values are thought to lie around zero, so that squares need not be taken from
             their mean; where they do not, it is seen.
+        suspects: channels that may be dead; None: any.
     """
-    tensor = tensor.detach()
-    if tensor.numel() == 0:
-        return []
-    axis = channel_axis
-    if axis is not None:
-        axis = axis % tensor.ndim if -tensor.ndim <= axis < tensor.ndim else None
-    # In parts first: an expanded tensor is small until it is made real.
-    return [_summary(as_numbers(part), axis, channel_limit, centred) for part in _parts(tensor, axis)]
+    parts, axis = parts_of(tensor, channel_axis)
+    return [_summary(as_numbers(part), axis, channel_limit, centred, suspects) for part in parts]
 
 
 class TensorStats:
@@ -119,10 +116,11 @@ class TensorStats:
     def __init__(self, channel_axis: int | None, channel_limit: int = CHANNEL_LIMIT) -> None:
         self.axis = channel_axis
         self.limit = channel_limit
-        self._counts: torch.Tensor | None = None
-        self._zeros: torch.Tensor | None = None
+        self._counts: Counts | None = None
+        self._zeros = np.zeros(2, np.int64)
         self._rows: RowCounts | None = None
-        self._alive: torch.Tensor | None = None
+        self._alive: Mask = np.zeros(0, np.bool_)
+        self._suspects: tuple[int, ...] | None = None
         self._n = 0
         self._mean = 0.0
         self._squares = 0.0
@@ -134,22 +132,28 @@ class TensorStats:
         """Whether the mean so far is small beside the deviation."""
         return self._n > 0 and self._mean * self._mean * self._n <= 4 * self._squares
 
+    def suspects(self, tensor: torch.Tensor) -> tuple[int, ...] | None:
+        """Channels of a tensor that may be dead, as far as is known; None: any of them."""
+        if self.axis is None or not -tensor.ndim <= self.axis < tensor.ndim:
+            return ()
+        return self._suspects if len(self._alive) == tensor.shape[self.axis] else None
+
     def fold(self, tensor: torch.Tensor) -> None:
         """Add all values of a tensor."""
-        for summary in summarise(tensor, self.axis, self.limit, centred=self.is_centred):
+        suspects = self.suspects(tensor)
+        for summary in summarise(tensor, self.axis, self.limit, centred=self.is_centred, suspects=suspects):
             self.add(summary)
 
     def add(self, summary: Summary) -> None:
         """Add what is known of some values."""
-        if self._counts is None or self._zeros is None:
-            self._counts, self._zeros = torch.zeros_like(summary.counts), torch.zeros_like(summary.zeros)
+        if self._counts is None:
+            self._counts = np.zeros(RAW, np.int64)
         self._counts += summary.counts
         self._zeros += summary.zeros
         if summary.rows is not None and summary.row_zeros is not None and summary.alive is not None:
             self._rows = self._rows or RowCounts()
-            self._rows.add(summary.rows, summary.row_zeros)
-            self._alive = _grown(self._alive, summary.alive)
-            self._alive[: len(summary.alive)] |= summary.alive
+            self._rows.add(summary.rows, summary.row_zeros, summary.counts)
+            self._add_alive(summary.alive)
         if summary.n == 0:
             return
         self._min, self._max = min(self._min, summary.low), max(self._max, summary.high)
@@ -160,69 +164,155 @@ class TensorStats:
         self._n = everything
 
     def snapshot(self) -> TensorStatsSnapshot:
-        """What is known now, on the CPU and independent of what comes."""
-        if self._counts is None or self._zeros is None:
+        """What is known now, independent of what comes."""
+        if self._counts is None:
             return TensorStatsSnapshot()
-        counts = self._counts.cpu()
         return TensorStatsSnapshot(
             n=self._n,
             sum=self._mean * self._n,
             sum_sq=self._squares + self._n * self._mean * self._mean,
             min=self._min if self._n else math.nan,
             max=self._max if self._n else math.nan,
-            nan=int(counts[NAN].sum()),
-            posinf=int(counts[INF]),
-            neginf=int(counts[MINUS_INF]),
-            hist=in_order(counts, self._zeros.cpu()),
+            nan=int(self._counts[NAN].sum()),
+            posinf=int(self._counts[INF]),
+            neginf=int(self._counts[MINUS_INF]),
+            hist=in_order(torch.from_numpy(self._counts), torch.from_numpy(self._zeros)),
             rows=None if self._rows is None else self._rows.copy(),
-            alive=None if self._alive is None else self._alive.cpu().clone(),
+            alive=None if self._rows is None else torch.from_numpy(self._alive.copy()),
             mean=self._mean if self._n else math.nan,
             variance=self._squares / self._n if self._n else math.nan,
         )
 
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        counts = 0 if self._counts is None else self._counts.nbytes
+        return counts + self._alive.nbytes + (0 if self._rows is None else self._rows.nbytes)
 
-def _summary(values: torch.Tensor, axis: int | None, limit: int, centred: bool) -> Summary:
-    counts, rows = _counted(values, axis, 0 if axis is None else min(values.shape[axis], limit))
-    zeros, row_zeros = _zeros(values, counts, axis, rows)
-    alive = None
-    if axis is not None and rows is not None and row_zeros is not None:
-        alive = _alive(values, axis, rows, row_zeros)
-    flat = values.reshape(-1)
-    special = counts[SPECIAL].sum()
-    moments = _moments(flat if not special else flat[flat.isfinite()], centred)
-    return Summary(counts, zeros, rows, row_zeros, alive, *moments)
+    def _add_alive(self, alive: Mask) -> None:
+        if len(alive) > len(self._alive):
+            self._alive = np.concatenate([self._alive, np.zeros(len(alive) - len(self._alive), np.bool_)])
+            self._suspects = None
+        if self._suspects == ():
+            return
+        self._alive[: len(alive)] |= alive
+        dead = np.flatnonzero(~self._alive)
+        self._suspects = tuple(dead.tolist()) if len(dead) <= FEW * len(self._alive) else None
 
 
-def _zeros(
-    values: torch.Tensor, counts: torch.Tensor, axis: int | None, rows: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
-    near = (int(counts[ZERO]), int(counts[MINUS_ZERO]))
+def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[torch.Tensor], int | None]:
+    """A tensor's values in pieces that fit the scratch memory, each with all channels, and their axis.
+
+    The order of the other axes is of no account: they are turned to the order in which they lie in memory.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() == 0:
+        return (), None
+    axis = channel_axis
+    if axis is not None:
+        axis = axis % tensor.ndim if -tensor.ndim <= axis < tensor.ndim else None
+    if not tensor.is_contiguous():
+        strides = tensor.stride()
+        order = sorted(range(tensor.ndim), key=lambda i: -strides[i])
+        turned = tensor.permute(order)
+        if turned.is_contiguous():
+            tensor, axis = turned, None if axis is None else order.index(axis)
+    # In parts before anything else: an expanded tensor is small until it is made real.
+    return _parts(tensor, axis), axis
+
+
+def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
+    if values.numel() <= PART:
+        return (values,)
+    along = next((other for other in range(values.ndim) if other != axis and values.shape[other] > 1), None)
+    if along is None:  # channels only, which are single numbers
+        return (values,)
+    one = values.numel() // values.shape[along]
+    pieces = torch.split(values, max(1, PART // one), along)
+    if one <= PART:
+        return pieces
+    return [part for piece in pieces for part in _parts(piece, axis)]
+
+
+def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.is_complex():
+        tensor = tensor.abs()
+    if tensor.dtype in (torch.float32, torch.float64):
+        return tensor.resolve_neg().contiguous()
+    wide = tensor.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
+    return tensor.to(torch.float64 if wide else torch.float32).contiguous()
+
+
+@functools.lru_cache(maxsize=256)
+def row_offsets(ndim: int, axis: int, channels: int, limit: int, device: torch.device) -> torch.Tensor:
+    """What to add to a raw bin, by channel: the first `limit` have a row each, all others share the next."""
+    shape = [1] * ndim
+    shape[axis] = channels
+    rows = torch.arange(channels, dtype=torch.int32, device=device).clamp_(max=limit)
+    return rows.mul_(RAW).view(shape)
+
+
+def _summary(
+    values: torch.Tensor, axis: int | None, limit: int, centred: bool, suspects: tuple[int, ...] | None
+) -> Summary:
+    counts, rows = _counted(values, axis, limit)
+    near = int(counts[ZERO]), int(counts[MINUS_ZERO])
     zeros = (
-        _count_zero_bits(values) if near[0] else 0,
+        values.numel() - int(np.count_nonzero(_bits(values))) if near[0] else 0,
         _count_minus_zero(values) if near[1] else 0,
     )
-    everywhere = torch.tensor(zeros)
-    if rows is None or axis is None:
-        return everywhere, None
-    if near == zeros:
-        return everywhere, rows[:, [ZERO, MINUS_ZERO]]
-    some = values.narrow(axis, 0, rows.shape[0])
+    row_zeros = alive = None
+    if axis is not None and rows is not None:
+        row_zeros = rows[:, (ZERO, MINUS_ZERO)] if near == zeros else _row_zeros(values, axis, len(rows))
+        alive = _alive(values, axis, row_zeros, suspects)
+    flat = values.view(-1)
+    finite = flat[flat.isfinite()] if counts[SPECIAL].any() else flat
+    return Summary(counts, zeros, rows, row_zeros, alive, *_moments(finite, centred))
+
+
+def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Counts | None]:
+    """Values in each raw bin: of shape (2048,), and of shape (rows, 2048) for the first channels."""
+    if axis is None:
+        return torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy(), None
+    channels = values.shape[axis]
+    # All others share one row more, so that counting is one pass.
+    rows = min(channels, limit + 1)
+    bins = raw_bins(values, row_offsets(values.ndim, axis, channels, limit, values.device))
+    by_row = torch.bincount(bins.view(-1), minlength=rows * RAW).numpy().reshape(rows, RAW)
+    return by_row.sum(0), by_row[:limit]
+
+
+def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
+    """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
+    some = values.narrow(axis, 0, rows)
     others = _others(values, axis)
     is_zero, signed = some == 0, some.signbit()
     of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & ~signed, is_zero & signed)]
-    return everywhere, torch.stack(of_rows, 1)
+    return torch.stack(of_rows, 1).numpy()
 
 
-def _alive(values: torch.Tensor, axis: int, rows: torch.Tensor, row_zeros: torch.Tensor) -> torch.Tensor:
+def _alive(values: torch.Tensor, axis: int, row_zeros: Counts, suspects: tuple[int, ...] | None) -> Mask:
     channels = values.shape[axis]
+    if suspects == ():
+        return np.ones(channels, np.bool_)
     others = _others(values, axis)
-    if rows.shape[0] == channels:
-        return row_zeros.sum(1) != values.numel() // channels
+    if len(row_zeros) == channels:
+        filled: Mask = row_zeros.sum(1) != values.numel() // channels
+        return filled
     if not others:
-        return values != 0
+        return (values != 0).numpy()
+    few = values if suspects is None else values.index_select(axis, torch.tensor(suspects))
     # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
-    return (values.amin(others) != 0) | (values.amax(others) != 0)
+    found: Mask = ((few.amin(others) != 0) | (few.amax(others) != 0)).numpy()
+    if suspects is None:
+        return found
+    alive = np.ones(channels, np.bool_)
+    alive[list(suspects)] = found
+    return alive
 
 
 def _moments(finite: torch.Tensor, centred: bool) -> tuple[int, float, float, float, float]:
@@ -251,13 +341,17 @@ def _moments(finite: torch.Tensor, centred: bool) -> tuple[int, float, float, fl
 def _sums(values: torch.Tensor) -> tuple[float, float]:
     """Of values and of squares: in float32 along short rows, in float64 over them."""
     whole = values.numel() // ROW * ROW
-    rest = values[whole:].double()
-    total, squares = float(rest.sum()), float(torch.dot(rest, rest))
+    total = squares = 0.0
+    if whole < values.numel():
+        rest = values[whole:].numpy().astype(np.float64)
+        total, squares = float(rest.sum()), float(rest @ rest)
     if whole:
         rows = values[:whole].view(-1, ROW)
-        total += float(rows.sum(1).sum(dtype=torch.float64))
-        # No matrix product: those follow the user's `set_float32_matmul_precision`.
-        squares += float(rows.square().sum(1).sum(dtype=torch.float64))
+        total += float(rows.sum(1).numpy().sum(dtype=np.float64))
+        # A norm needs no memory for squares, and no matrix product, which would follow the user's
+        # `set_float32_matmul_precision`.
+        norms = torch.linalg.vector_norm(rows, dim=1).numpy().astype(np.float64)
+        squares += float(norms @ norms)
     return total, squares
 
 
@@ -265,55 +359,7 @@ def _others(values: torch.Tensor, axis: int) -> list[int]:
     return [other for other in range(values.ndim) if other != axis]
 
 
-def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
-    """The values in pieces that fit the scratch memory, each with all channels."""
-    if values.numel() <= PART:
-        return (values,)
-    along = next((other for other in range(values.ndim) if other != axis and values.shape[other] > 1), None)
-    if along is None:  # channels only, which are single numbers
-        return (values,)
-    one = values.numel() // values.shape[along]
-    pieces = torch.split(values, max(1, PART // one), along)
-    if one <= PART:
-        return pieces
-    return [part for piece in pieces for part in _parts(piece, axis)]
-
-
-def _counted(values: torch.Tensor, axis: int | None, rows: int) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Values in each raw bin: int64 of shape (2048,), and of shape (rows, 2048) for the first channels."""
-    if axis is None:
-        return torch.bincount(raw_bins(values).reshape(-1), minlength=RAW), None
-    shape = [1] * values.ndim
-    shape[axis] = rows
-    offsets = torch.arange(rows, dtype=torch.int32, device=values.device).mul_(RAW).view(shape)
-    if rows == values.shape[axis]:
-        bins = raw_bins(values, offsets)
-        by_row = torch.bincount(bins.reshape(-1), minlength=rows * RAW).view(rows, RAW)
-        return by_row.sum(0), by_row
-    bins = raw_bins(values)
-    some = (bins.narrow(axis, 0, rows) + offsets).reshape(-1)
-    by_row = torch.bincount(some, minlength=rows * RAW).view(rows, RAW)
-    return torch.bincount(bins.reshape(-1), minlength=RAW), by_row
-
-
-def _grown(before: torch.Tensor | None, like: torch.Tensor) -> torch.Tensor:
-    """What was there before, with as many rows as `like` has at least."""
-    if before is not None and len(before) >= len(like):
-        return before
-    fresh = torch.zeros_like(like)
-    if before is not None:
-        fresh[: len(before)] = before
-    return fresh
-
-
-def _count_zero_bits(values: torch.Tensor) -> int:
-    # numpy counts many times faster than torch does.
-    return values.numel() - int(np.count_nonzero(_bits(values))) if _on_cpu(values) else _count(values == 0)
-
-
 def _count_minus_zero(values: torch.Tensor) -> int:
-    if not _on_cpu(values):
-        return _count((values == 0) & values.signbit())
     bits = _bits(values)
     return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
 
@@ -321,11 +367,3 @@ def _count_minus_zero(values: torch.Tensor) -> int:
 def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
     numbers = values.numpy()
     return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)
-
-
-def _on_cpu(values: torch.Tensor) -> bool:
-    return values.device.type == "cpu"
-
-
-def _count(mask: torch.Tensor) -> int:
-    return int(mask.sum())

@@ -147,7 +147,7 @@ class _Shared:
     def __init__(self, tensor: torch.Tensor) -> None:
         self._tensor = weakref.ref(tensor)
         self._version = _version(tensor)
-        self._summaries: dict[tuple[int | None, int], list[Summary]] = {}
+        self._summaries: dict[tuple[int | None, int, tuple[int, ...] | None], list[Summary]] = {}
         self.listens = False
         self.outputs: list[_Output] = []
         """Layers that wait for its gradient."""
@@ -161,12 +161,13 @@ class _Shared:
 
     def summaries(self, stats: TensorStats) -> list[Summary]:
         """What is to be added to `stats`, computed once for all that look at it alike."""
-        key = (stats.axis, stats.limit)
+        tensor = self._tensor()
+        assert tensor is not None  # who asks holds it
+        suspects = stats.suspects(tensor)
+        key = (stats.axis, stats.limit, suspects)
         found = self._summaries.get(key)
         if found is None:
-            tensor = self._tensor()
-            assert tensor is not None  # who asks holds it
-            found = summarise(tensor, stats.axis, stats.limit, centred=stats.is_centred)
+            found = summarise(tensor, stats.axis, stats.limit, centred=stats.is_centred, suspects=suspects)
             self._summaries[key] = found
         return found
 
@@ -200,6 +201,7 @@ class BatchFold:
         self.waits_for_axes = False
         self._budget = Budget()
         self._last: _Shared | None = None
+        self._last_gradient: _Shared | None = None
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
@@ -217,7 +219,7 @@ class BatchFold:
             handle.remove()
         self._handles.clear()
         self._nodes.clear()
-        self._last = None
+        self._last = self._last_gradient = None
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
@@ -269,7 +271,10 @@ class BatchFold:
                     return
                 scale = self._scaling.scale
                 plain = gradient if scale is None else unscale(gradient, scale)
-                shared = _Shared(plain)
+                # What a sum hands to its terms is one tensor.
+                shared = self._last_gradient
+                if shared is None or not shared.is_of(plain):
+                    shared = self._last_gradient = _Shared(plain)
                 for output in outputs:
                     self._fold(output, shared, plain, gradient=True)
             except Exception as error:  # never an error in the user's backward
