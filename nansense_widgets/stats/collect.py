@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -33,6 +33,9 @@ Key = tuple[str, str, int]
 
 WHOLE_EPOCHS = 2
 """Epochs of a phase, those begun last, whose histograms are kept; of others scalars and quantiles."""
+
+SMALL = 2000
+"""Bytes of the Python objects of one bucket, about."""
 
 PARTLY = "only captured batches: something in this process is compiled, and hooks cannot look into that"
 
@@ -117,6 +120,15 @@ class StatsCollector:
             self._parameters.clear()
             self._whole_parameters.clear()
 
+    def sizes(self) -> Iterator[tuple[str, str, int]]:
+        """What is held: kind, layer or parameter, bytes."""
+        with self._lock:
+            buckets, parameters = list(self._buckets.items()), list(self._parameters.items())
+        for (layer, _, _), bucket in buckets:
+            yield "statistics", layer, bucket.nbytes
+        for (name, _, _), of_parameter in parameters:
+            yield "parameters", name, of_parameter.nbytes
+
     def rewind_to_epoch(self, epoch: int) -> None:
         """Drop what was collected in this epoch and those after it: they will come again."""
         with self._lock:
@@ -184,6 +196,13 @@ class _Bucket:
 
     def note(self, why: str) -> None:
         self._note = why
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        if self._collapsed is not None:
+            return SMALL
+        return SMALL + self._activations.nbytes + self._gradients.nbytes
 
     @property
     def is_collapsed(self) -> bool:
