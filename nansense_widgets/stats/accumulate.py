@@ -12,7 +12,7 @@ from nansense_widgets.stats.bins import INF, MINUS_INF, NAN, RAW, in_order
 from nansense_widgets.stats.on_device import DeviceStats, DeviceSummary, is_asynchronous, summarise_on_device
 from nansense_widgets.stats.rows import Counts, RowCounts
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
-from nansense_widgets.stats.summary import Mask, Summary, summarise
+from nansense_widgets.stats.summary import Expected, Mask, Summary, summarise
 
 __all__ = ["CHANNEL_LIMIT", "TensorStats"]
 
@@ -71,8 +71,11 @@ class TensorStats:
         if is_asynchronous(tensor):
             return summarise_on_device(tensor, self.axis, self.limit)
         tensor = tensor.cpu()
-        suspects = self.suspects(tensor)
-        return summarise(tensor, self.axis, self.limit, centred=self.is_centred, suspects=suspects)
+        return summarise(tensor, self.axis, self.limit, self.expected(tensor))
+
+    def expected(self, tensor: torch.Tensor) -> Expected:
+        """What is known already, to be used for a tensor that comes."""
+        return Expected(self._mean, self.is_centred, self.suspects(tensor))
 
     def add(self, summary: Summary | DeviceSummary) -> None:
         """Add what is known of some values."""

@@ -1,7 +1,8 @@
 """What is known of the values of one tensor: counts by bin and moments, in the processor's own memory.
 
-`on_device.py` does the same on an accelerator. Here counting is one pass of `torch.bincount`; whatever is
-small is left to numpy, whose calls cost a fifth of torch's.
+`on_device.py` does the same on an accelerator. Here float32 goes through compiled code where it has been built
+(`native/`), and else, as all other types, through `torch.bincount` and sums; whatever is small is left to numpy,
+whose calls cost a fifth of torch's.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from nansense_widgets.stats import native
 from nansense_widgets.stats.bins import MINUS_ZERO, RAW, SPECIAL, ZERO, raw_bins
 from nansense_widgets.stats.rows import Counts
 
-__all__ = ["Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
+__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
 
 PART = 2**20
 """Values folded at a time."""
@@ -30,7 +32,27 @@ ROW = 256
 _TINY, _SAFE = 1e-12, 1e18
 """Between these, squares of the largest values and of those that matter beside them are normal float32."""
 
+FAR = 1e6
+"""Square of how many deviations a mean may lie from where it was thought to be, before digits are lost."""
+
 Mask = npt.NDArray[np.bool_]
+
+Moments = tuple[int, float, float, float, float]
+"""Number, mean, sum of squared differences from the mean, least and largest of the finite values."""
+
+
+class Expected(NamedTuple):
+    """What earlier values let expect of those that come.
+
+    Attributes:
+        mean: of all values.
+        is_centred: whether it is small beside the deviation.
+        suspects: channels that may be dead; None: any.
+    """
+
+    mean: float = 0.0
+    is_centred: bool = False
+    suspects: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,9 +88,7 @@ def summarise(
     tensor: torch.Tensor,
     channel_axis: int | None,
     channel_limit: int,
-    *,
-    centred: bool,
-    suspects: tuple[int, ...] | None = None,
+    expected: Expected,
 ) -> list[Summary]:
     """Summaries of a tensor's values, in parts.
 
@@ -76,12 +96,10 @@ def summarise(
         tensor: any dense tensor; of complex numbers the magnitudes count.
         channel_axis: axis of the channels, or None.
         channel_limit: how many channels have rows of their own.
-        centred: whether the values are thought to lie around zero, so that squares need not be taken from
-            their mean; where they do not, it is seen.
-        suspects: channels that may be dead; None: any.
+        expected: what is thought of the values; where it does not hold, it is seen.
     """
     parts, axis = parts_of(tensor, channel_axis)
-    return [_summary(as_numbers(part), axis, channel_limit, centred, suspects) for part in parts]
+    return [_summary(as_numbers(part), axis, channel_limit, expected) for part in parts]
 
 
 def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[torch.Tensor], int | None]:
@@ -140,22 +158,50 @@ def _row_offsets(ndim: int, axis: int, channels: int, limit: int, device: torch.
     return rows.mul_(RAW).view(shape)
 
 
-def _summary(
-    values: torch.Tensor, axis: int | None, limit: int, centred: bool, suspects: tuple[int, ...] | None
-) -> Summary:
-    counts, rows = _counted(values, axis, limit)
-    near = int(counts[ZERO]), int(counts[MINUS_ZERO])
-    zeros = (
-        values.numel() - int(np.count_nonzero(_bits(values))) if near[0] else 0,
-        _count_minus_zero(values) if near[1] else 0,
-    )
+def _summary(values: torch.Tensor, axis: int | None, limit: int, expected: Expected) -> Summary:
+    if values.dtype is torch.float32 and native.is_built():
+        counts, rows, zeros, moments = _folded(values, axis, limit, expected.mean)
+    else:
+        counts, rows = _counted(values, axis, limit)
+        zeros = _zeros(values, counts)
+        flat = values.view(-1)
+        moments = _moments(flat[flat.isfinite()] if counts[SPECIAL].any() else flat, expected.is_centred)
     row_zeros = alive = None
     if axis is not None and rows is not None:
+        near = int(counts[ZERO]), int(counts[MINUS_ZERO])
         row_zeros = rows[:, (ZERO, MINUS_ZERO)] if near == zeros else _row_zeros(values, axis, len(rows))
-        alive = _alive(values, axis, row_zeros, suspects)
-    flat = values.view(-1)
-    finite = flat[flat.isfinite()] if counts[SPECIAL].any() else flat
-    return Summary(counts, zeros, rows, row_zeros, alive, *_moments(finite, centred))
+        alive = _alive(values, axis, row_zeros, expected.suspects)
+    return Summary(counts, zeros, rows, row_zeros, alive, *moments)
+
+
+def _folded(
+    values: torch.Tensor, axis: int | None, limit: int, shift: float
+) -> tuple[Counts, Counts | None, tuple[int, int], Moments]:
+    outer, channels, inner = 1, 1, values.numel()
+    if axis is not None:
+        outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
+        inner = math.prod(values.shape[axis + 1 :])
+    rows = min(channels, limit + 1)
+    by_row, found = native.fold(values, outer, channels, inner, rows, limit, shift)
+    n, total, squares, low, high, zeros, minus_zeros = found.tolist()
+    if n and total * total > FAR * n * (squares - total * total / n):
+        # The mean lies where nobody thought, and far off beside the deviation: from there the squares count anew.
+        shift += total / n
+        _, total, squares, _, _, _, _ = native.moments(values.view(-1), shift).tolist()
+    moments = (
+        (int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high)
+        if n
+        else (0, 0.0, 0.0, math.inf, -math.inf)
+    )
+    own = None if axis is None else by_row[:limit]
+    return by_row.sum(0), own, (int(zeros), int(minus_zeros)), moments
+
+
+def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
+    return (
+        values.numel() - int(np.count_nonzero(_bits(values))) if counts[ZERO] else 0,
+        _count_minus_zero(values) if counts[MINUS_ZERO] else 0,
+    )
 
 
 def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Counts | None]:
@@ -199,7 +245,7 @@ def _alive(values: torch.Tensor, axis: int, row_zeros: Counts, suspects: tuple[i
     return alive
 
 
-def _moments(finite: torch.Tensor, centred: bool) -> tuple[int, float, float, float, float]:
+def _moments(finite: torch.Tensor, centred: bool) -> Moments:
     """Number, mean, sum of squared differences from the mean, least and largest value."""
     n = finite.numel()
     if n == 0:
