@@ -271,7 +271,8 @@ _POINTWISE = frozenset(
     {
         "abs", "add", "alpha_dropout", "batch_norm", "bernoulli", "bitwise_and", "bitwise_not",
         "bitwise_or", "bool", "byte", "ceil", "celu", "clamp", "clamp_max", "clamp_min", "clip", "clone",
-        "asin", "atan", "copy", "cos", "cosh", "detach", "div", "double", "dropout", "dropout1d", "dropout2d", "dropout3d",
+        "asin", "atan", "copy", "cos", "cosh", "detach",
+        "div", "double", "dropout", "dropout1d", "dropout2d", "dropout3d",
         "elu", "eq", "erf", "exp", "exp2", "expand", "expand_as", "expm1", "fill", "float", "floor",
         "floor_divide", "floordiv", "ge", "gelu", "gt", "half", "hardshrink", "hardsigmoid", "hardswish",
         "hardtanh", "int", "isfinite", "isnan", "le", "leaky_relu", "lerp", "log", "log10", "log1p", "log2",

@@ -92,6 +92,14 @@ class ReceptiveFields:
         """Of the layer's output as traced; None if it was not."""
         return None if self._start is None else self._architecture.steps[self._start].shape
 
+    @property
+    def places(self) -> Shape:
+        """Sizes of its axes that are neither batch nor channel, as traced."""
+        if self._start is None:
+            return ()
+        shape = self._architecture.steps[self._start].shape
+        return tuple(shape[axis] for axis in spatial_axes(self._architecture, self._start.layer, shape))
+
     def at(self, position: tuple[int, ...]) -> tuple[ReceptiveField, ...]:
         """One for each input that the value at a position depends on.
 

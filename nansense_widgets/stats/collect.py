@@ -17,8 +17,11 @@ from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
+from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, Summary, TensorStats, summarise
+from nansense_widgets.stats.builder import GalleryBuilder
+from nansense_widgets.stats.patches import Moment, PatchCollector, PatchFold
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 
@@ -39,25 +42,44 @@ class StatsCollector:
     def __init__(self) -> None:
         self.scope = StatsScope.NONE  # nothing shows them yet, and they cost time in every batch
         self.channel_limit = CHANNEL_LIMIT
+        self.patches = PatchCollector()
         self._buckets: dict[Key, _Bucket] = {}
         self._whole: dict[tuple[str, str], list[Key]] = {}
         self._lock = threading.Lock()
 
     def begin(
-        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture, *, partly: bool
+        self,
+        position: BatchPosition,
+        watched: Sequence[str],
+        architecture: Architecture,
+        *,
+        partly: bool,
+        item: LoaderItem | None = None,
     ) -> BatchFold | None:
         """What one batch folds into; None if nothing is collected."""
         if self.scope is StatsScope.NONE:
             return None
         scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
         layers = frozenset(watched if self.scope is StatsScope.WATCHED else architecture.nodes)
-        return BatchFold(self, position, layers, scopes, architecture, partly) if layers else None
+        if not layers:
+            return None
+        patches = self.patches.begin(position, layers, architecture, item)
+        return BatchFold(self, position, layers, scopes, architecture, partly, patches)
 
     def restart(self) -> None:
         """Another run begins: its epochs are not those of the last one."""
         with self._lock:
             self._buckets.clear()
             self._whole.clear()
+
+    def restrict_patches(self, layers: frozenset[str] | None) -> None:
+        """Collect patches of these layers only; None: of all."""
+        self.patches.layers = layers
+        with self._lock:
+            buckets = dict(self._buckets)
+        for (layer, _, _), bucket in buckets.items():
+            if bucket.patches is not None and layers is not None and layer not in layers:
+                bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
 
     def snapshot(self) -> WatchSnapshot:
         """All statistics as they are now."""
@@ -98,6 +120,7 @@ class _Bucket:
         self._last_batch = -1
         self._note = ""
         self._collapsed: LayerStatsSnapshot | None = None
+        self.patches: GalleryBuilder | None = None
 
     def add(self, shared: _Shared, batch: int, *, gradient: bool) -> None:
         with self._lock:
@@ -122,6 +145,7 @@ class _Bucket:
             if self._collapsed is None:
                 self._collapsed = self._whole("", "", 0).collapsed()
                 self._activations, self._gradients = TensorStats(None), TensorStats(None)
+                self.patches = None
 
     def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
         with self._lock:
@@ -138,6 +162,7 @@ class _Bucket:
             self._gradients.snapshot(),
             batches=self._batches,
             note=self._note,
+            gallery=None if self.patches is None else self.patches.snapshot(),
         )
 
 
@@ -190,8 +215,11 @@ class BatchFold:
         scopes: frozenset[str],
         architecture: Architecture,
         partly: bool,
+        patches: PatchFold | None,
     ) -> None:
-        self.layers = layers
+        self.layers = layers if patches is None else layers | patches.listens_to
+        self._folded = layers
+        self._patches = patches
         self._scopes = scopes
         self._partly = partly
         self._collector = collector
@@ -209,9 +237,13 @@ class BatchFold:
     def install(self) -> None:
         """Begin to listen."""
         self._scaling.install()
+        if self._patches is not None:
+            self._patches.waits = self.waits_for_axes and not self._architecture.traced
 
     def remove(self) -> None:
         """Stop listening."""
+        if self._patches is not None:
+            self._patches.remove()
         self._scaling.remove()
         for handle in self._handles:
             handle.remove()
@@ -221,11 +253,16 @@ class BatchFold:
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
-        self._take(layer, value, again=False)
+        if self._patches is not None and layer in self._patches.listens_to:
+            with unobserved():
+                self._patches.hear(layer, value)
+        if layer in self._folded:
+            self._take(layer, value, again=False)
 
     def recomputed(self, layer: str, value: Any) -> None:
         """Listen for gradients of a value that is computed anew in the backward."""
-        self._take(layer, value, again=True)
+        if layer in self._folded:
+            self._take(layer, value, again=True)
 
     def _take(self, layer: str, value: Any, *, again: bool) -> None:
         path, tensor = next(leaves(value), ("", None))
@@ -250,6 +287,7 @@ class BatchFold:
                 shared.outputs.append(output)
                 if not again:
                     self._fold(output, shared, tensor, gradient=False)
+                    self._take_patches(output, tensor)
             except Exception as error:  # an instrument must not end the run
                 self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
 
@@ -291,13 +329,38 @@ class BatchFold:
         with unobserved():
             for output, tensor, gradient in self._waiting:
                 self._fold_late(output, tensor, gradient)
-        self._waiting.clear()
+            self._waiting.clear()
+            if self._patches is not None:
+                self._patches.architecture = architecture
+                for layer, path, tensor, moment in self._patches.waiting:
+                    self._add_patches(_Output(layer, path, tensor.ndim), tensor, moment)
 
     def _fold_late(self, output: _Output, tensor: torch.Tensor, gradient: bool) -> None:
         try:
             self._bucket(output).add(_Shared(tensor), self._position.batch_idx, gradient=gradient)
         except Exception as error:  # an instrument must not end the run
             self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
+
+    def _take_patches(self, output: _Output, tensor: torch.Tensor) -> None:
+        patches = self._patches
+        if patches is None or output.layer not in patches.layers:
+            return
+        moment = patches.moment(output.layer)
+        if patches.waits:
+            patches.defer(output.layer, output.path, tensor, moment)
+        else:
+            self._add_patches(output, tensor, moment)
+
+    def _add_patches(self, output: _Output, tensor: torch.Tensor, moment: Moment) -> None:
+        assert self._patches is not None  # who asks has some
+        bucket = self._bucket(output)
+        builder = bucket.patches = bucket.patches or GalleryBuilder(self._collector.patches.samples)
+        try:
+            self._patches.take(
+                builder, output.layer, self._axes(output), tensor, moment, self._collector.channel_limit
+            )
+        except Exception as error:  # an instrument must not end the run
+            bucket.note(f"patches not collected: {type(error).__name__}: {error}")
 
     def _axes(self, output: _Output) -> Axes | None:
         return self._architecture.axes(output.layer, output.path, output.ndim)
