@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 
-from nansense_widgets.stats.gallery import Extremes, Gallery, InputKind, Patch
+from nansense_widgets.stats.cut import Cutting
+from nansense_widgets.stats.gallery import Extremes, Gallery, InputKind
 from nansense_widgets.stats.ranking import Ranking
 
 __all__ = ["GalleryBuilder"]
 
 
 class GalleryBuilder:
-    """The patches of one layer in one phase of one epoch. Filled on the training thread, read on any."""
+    """Filled on the training thread, read on any.
+
+    Args:
+        count: patches at each end of a channel.
+    """
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._lock = threading.Lock()
-        self._ends: dict[tuple[str, int], Ranking] = {}
+        self._ends: dict[tuple[str, int], Ranking[Cutting]] = {}
         self._channels = 0
         self._rows = 0
         self._nan = 0
@@ -38,14 +44,15 @@ class GalleryBuilder:
         self._input, self._kind, self._channels, self._rows = name, kind, channels, rows
         return True
 
-    def ranking(self, by: str, sign: int) -> Ranking:
+    def ranking(self, by: str, sign: int) -> Ranking[Cutting]:
         """The samples with the largest (1) or smallest (-1) responses by `pixel` or `average`."""
         return self._ends.setdefault((by, sign), Ranking(self._rows, self._count, sign))
 
-    def add(self, by: str, sign: int, channel: int, patch: Patch) -> None:
-        """Keep a patch."""
+    def add(self, cuttings: Iterable[tuple[str, int, int, Cutting]]) -> None:
+        """Keep what belongs to an end (`by`, sign) of a channel."""
         with self._lock:
-            self.ranking(by, sign).add(channel, patch)
+            for by, sign, channel, cutting in cuttings:
+                self.ranking(by, sign).add(channel, cutting)
 
     def count_nan(self, nan: int) -> None:
         """Responses that were passed over."""
@@ -69,4 +76,7 @@ class GalleryBuilder:
         high, low = self._ends.get((by, 1)), self._ends.get((by, -1))
         if high is None or low is None:
             return ()
-        return tuple(Extremes(high.patches(c), low.patches(c)) for c in range(self._rows))
+        return tuple(
+            Extremes(*(tuple(cutting.patch() for cutting in end.of(channel)) for end in (high, low)))
+            for channel in range(self._rows)
+        )

@@ -45,6 +45,11 @@ class Sample:
     values: torch.Tensor = field(repr=False)
     pool: int = 1
 
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Which sample of its phase and epoch it is: batch, call of the model, place in the batch."""
+        return self.batch_idx, self.forward, self.index
+
 
 @dataclass(frozen=True, eq=False)
 class Patch:

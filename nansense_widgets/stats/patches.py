@@ -22,11 +22,11 @@ from nansense_widgets.capture.values import TENSOR_BYTES, Budget
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.builder import GalleryBuilder
-from nansense_widgets.stats.cut import FULL, Chosen, Cutter, Source
+from nansense_widgets.stats.cut import Chosen, Cutter, Source
 from nansense_widgets.stats.gallery import InputKind, Sample
 from nansense_widgets.stats.origin import Origin
 from nansense_widgets.stats.responses import Responses
-from nansense_widgets.stats.samples import PLACES, Ledger, Samples, kind_of, sample_of
+from nansense_widgets.stats.samples import FULL, PLACES, Ledger, Samples, kind_of, sample_of
 
 __all__ = ["Moment", "PatchCollector", "PatchFold"]
 
@@ -89,11 +89,20 @@ class _Input:
 
     tensor: weakref.ref[torch.Tensor] | torch.Tensor
     version: int
+    original: weakref.ref[torch.Tensor]
+    """What it is a copy of, or itself."""
+
+    def is_changed(self) -> bool:
+        """Whether the original has been changed in place since."""
+        tensor = self.original()
+        return tensor is not None and _version(tensor) != self.version
 
     def value(self) -> torch.Tensor | None:
         """The input as the model got it; None if it is gone or has been changed since."""
-        tensor = self.tensor if isinstance(self.tensor, torch.Tensor) else self.tensor()
-        return tensor if tensor is not None and _version(tensor) == self.version else None
+        if isinstance(self.tensor, torch.Tensor):
+            return self.tensor
+        tensor = self.tensor()
+        return tensor if tensor is not None and not self.is_changed() else None
 
 
 class PatchFold:
@@ -122,7 +131,6 @@ class PatchFold:
         self._forwards = 0
         self._calls: dict[str, int] = {}
         self._inputs: dict[tuple[int, str], _Input] = {}
-        self._originals: dict[int, weakref.ref[torch.Tensor]] = {}
         self.waiting: list[tuple[str, str, torch.Tensor, Moment]] = []
         self._budget = Budget()
 
@@ -137,13 +145,10 @@ class PatchFold:
         tensor = next((tensor for _, tensor in leaves(value)), None)
         if tensor is None or tensor.layout is not torch.strided or tensor.is_meta:
             return
-        kept: weakref.ref[torch.Tensor] | torch.Tensor = weakref.ref(tensor)
-        version = _version(tensor)
-        if self.waits or self._collector.copies_inputs:
-            kept = tensor.detach().clone()
-            version = _version(kept)
-            self._originals[id(kept)] = weakref.ref(tensor)
-        self._inputs[(self._forward, name)] = _Input(kept, version)
+        original = weakref.ref(tensor)
+        copies = self.waits or self._collector.copies_inputs
+        kept = tensor.detach().clone() if copies else original
+        self._inputs[(self._forward, name)] = _Input(kept, _version(tensor), original)
 
     def moment(self, layer: str) -> Moment:
         """Now, as a layer gives a value."""
@@ -152,6 +157,8 @@ class PatchFold:
 
     def defer(self, layer: str, path: str, tensor: torch.Tensor, moment: Moment) -> None:
         """Keep a copy of a value until the way to the input is known."""
+        if any(one.is_changed() for one in self._inputs.values()):
+            self._collector.copies_inputs = True
         size = tensor.numel() * tensor.element_size()
         if size <= TENSOR_BYTES and self._budget.admits(size):
             self.waiting.append((layer, path, tensor.detach().clone(), moment))
@@ -160,7 +167,6 @@ class PatchFold:
         """The batch is over."""
         self.waiting.clear()
         self._inputs.clear()
-        self._originals.clear()
 
     def take(
         self,
@@ -185,15 +191,14 @@ class PatchFold:
             return
         batch = 1 if axes.batch is None else tensor.shape[axes.batch]
         if batch != source.samples:
-            builder.note = (
-                f"no patches: the layer gives {batch} samples, but the input {source.name} has {source.samples}"
-            )
+            here = f"the layer gives {batch} samples, its input {source.name} has {source.samples}"
+            builder.note = f"no patches: {here}"
             return
         if builder.is_empty and not self._collector.ledger.has_room_for(
             self._bound(source, axes, tensor, limit)
         ):
             builder.refused = True
-            builder.note = "no " + FULL
+            builder.note = f"no patches: {FULL}"
             return
         responses = Responses.of(tensor, axes, limit, averages=self._collector.averages)
         channels = 1 if axes.channel is None else tensor.shape[axes.channel]
@@ -211,15 +216,24 @@ class PatchFold:
             if table is not None:
                 chosen += [(by, sign, winner) for winner in builder.ranking(by, sign).winners(table)]
         if chosen:
-            cutter = Cutter(self._collector.ledger, source, responses, fields, moment.call)
-            cutter.cut(builder, chosen, lambda index: self._sample(source, moment.forward or 0, index))
+            cutter = Cutter(source, responses.places, fields, moment.call)
+            room = self._collector.ledger
+            found = cutter.cut(
+                chosen,
+                source,
+                responses,
+                room,
+                lambda index: self._sample(source, moment.forward or 0, index),
+            )
+            if len(found) < len(chosen):
+                builder.note = f"patches are missing: {FULL}"
+            builder.add(found)
 
     def _bound(self, source: Source, axes: Axes, tensor: torch.Tensor, limit: int) -> int:
         """Bytes that a gallery may come to take, if no sample is in it twice."""
         rows = 1 if axes.channel is None else min(limit, tensor.shape[axes.channel])
-        places = tensor.numel() // max(
-            1, source.samples * (1 if axes.channel is None else tensor.shape[axes.channel])
-        )
+        channels = 1 if axes.channel is None else tensor.shape[axes.channel]
+        places = tensor.numel() // max(1, source.samples * channels)
         sample = min(source.tensor.numel() // max(1, source.samples) * source.tensor.element_size(), 2**16)
         return rows * 2 * self._collector.samples * (1 + self._collector.averages) * (2 * places + sample)
 
@@ -245,9 +259,7 @@ class PatchFold:
             return f"no patches: the input {name} of shape {tuple(tensor.shape)} cannot be shown"
         axes = self._axes(name, tensor)
         batch = 0 if axes is None else axes.batch
-        original = self._originals.get(id(tensor))
-        own = tensor if original is None else original()
-        return Source(name, tensor, own, axes, kind, 1 if batch is None else tensor.shape[batch])
+        return Source(name, tensor, kept.original(), axes, kind, 1 if batch is None else tensor.shape[batch])
 
     def _chosen(self, reached: Sequence[str], forward: int) -> str | None:
         """Of several inputs the one that can be looked at, or that the user has named."""

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import bisect
-from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from nansense_widgets.stats.gallery import Patch
-
-__all__ = ["Ranking", "Winner"]
-
-SampleKey = tuple[int, int, int]
-"""Batch, call of the model in it, and place in it."""
+__all__ = ["Ranked", "Ranking", "Winner"]
 
 
-@dataclass(frozen=True)
-class Winner:
+class Ranked(Protocol):
+    """What is ranked."""
+
+    @property
+    def key(self) -> object:
+        """Which sample it is of: one has one place in a ranking."""
+
+    @property
+    def value(self) -> float:
+        """What it is ranked by."""
+
+
+R = TypeVar("R", bound=Ranked)
+
+
+class Winner(NamedTuple):
     """A response that belongs among the most extreme ones."""
 
-    channel: int
     sample: int
+    channel: int
     value: float
 
 
-class Ranking:
+class Ranking(Generic[R]):
     """The `count` samples with the largest values of each channel.
 
     Args:
@@ -37,39 +46,43 @@ class Ranking:
     def __init__(self, channels: int, count: int, sign: int) -> None:
         self._count = count
         self._sign = sign
-        self._patches: list[list[Patch]] = [[] for _ in range(channels)]
+        self._ranked: list[list[R]] = [[] for _ in range(channels)]
+        self._order: list[list[float]] = [[] for _ in range(channels)]
         # What a value must exceed; NaN: any will do, since there are not enough yet.
         self._bars = np.full(channels, np.nan)
 
     def winners(self, values: npt.NDArray[np.float64]) -> list[Winner]:
         """Responses that would be kept: values of shape (samples, channels); NaN is never kept."""
-        values = values * self._sign
-        above = (values > self._bars) | (np.isnan(self._bars) & ~np.isnan(values))
-        found: list[Winner] = []
-        for channel in np.flatnonzero(above.any(0)):
-            rows = np.flatnonzero(above[:, channel])
-            best = rows[np.argsort(-values[rows, channel], kind="stable")[: self._count]]
-            found += [Winner(int(channel), int(b), float(values[b, channel]) * self._sign) for b in best]
-        return found
+        scores = values * self._sign
+        if not self._above(scores).any():
+            return []
+        best = np.argsort(-scores, axis=0, kind="stable")[: self._count]
+        rank, channel = np.nonzero(self._above(np.take_along_axis(scores, best, 0)))
+        sample = best[rank, channel]
+        found = zip(sample.tolist(), channel.tolist(), values[sample, channel].tolist(), strict=True)
+        return [Winner(*winner) for winner in found]
 
-    def add(self, channel: int, patch: Patch) -> None:
-        """Keep a patch, in place of the least extreme one; of one sample the better one stays."""
-        patches = self._patches[channel]
-        for i, other in enumerate(patches):
-            if _key(other) == _key(patch):
-                if other.value * self._sign >= patch.value * self._sign:
+    def add(self, channel: int, new: R) -> None:
+        """Keep one in place of the least extreme one; of one sample the better one stays."""
+        ranked, order = self._ranked[channel], self._order[channel]
+        at = -new.value * self._sign
+        for i, other in enumerate(ranked):
+            if other.key == new.key:
+                if order[i] <= at:
                     return
-                del patches[i]
+                del ranked[i], order[i]
                 break
-        bisect.insort_right(patches, patch, key=lambda one: -one.value * self._sign)
-        del patches[self._count :]
-        if len(patches) == self._count:
-            self._bars[channel] = patches[-1].value * self._sign
+        place = bisect.bisect_right(order, at)
+        ranked.insert(place, new)
+        order.insert(place, at)
+        del ranked[self._count :], order[self._count :]
+        if len(order) == self._count:
+            self._bars[channel] = -order[-1]
 
-    def patches(self, channel: int) -> tuple[Patch, ...]:
+    def of(self, channel: int) -> list[R]:
         """Those kept of a channel, the most extreme one first."""
-        return tuple(self._patches[channel])
+        return self._ranked[channel]
 
-
-def _key(patch: Patch) -> SampleKey:
-    return patch.sample.batch_idx, patch.sample.forward, patch.sample.index
+    def _above(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+        found: npt.NDArray[np.bool_] = (scores > self._bars) | (np.isnan(self._bars) & ~np.isnan(scores))
+        return found

@@ -75,11 +75,13 @@ class Responses:
         at = torch.tensor([samples, channels], device=self.values.device)
         return self.values[at[0], at[1]].cpu()
 
-    def place(self, row: torch.Tensor, *, largest: bool) -> tuple[int, ...]:
-        """The first place of the extreme value of one map."""
-        numbers = row.double().numpy()
-        at = np.nanargmax(numbers) if largest else np.nanargmin(numbers)
-        return tuple(int(i) for i in np.unravel_index(at, self.places))
+    def extreme_places(self, maps: torch.Tensor) -> tuple[list[int], list[int]]:
+        """Of each map the first place of its largest and of its smallest value, in row-major order."""
+        numbers = (maps if maps.dtype is torch.float32 else maps.double()).numpy()
+        if self.nan:
+            found = [(int(np.nanargmax(row)), int(np.nanargmin(row))) for row in numbers]
+            return [high for high, _ in found], [low for _, low in found]
+        return numbers.argmax(1).tolist(), numbers.argmin(1).tolist()
 
 
 def _samples_first(tensor: torch.Tensor, axes: Axes, limit: int) -> torch.Tensor:

@@ -11,7 +11,7 @@ from torch.nn import functional
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.stats.gallery import InputKind, Sample
 
-__all__ = ["PATCH_BYTES", "PLACES", "Ledger", "Samples", "compact", "kind_of", "sample_of", "shrunk"]
+__all__ = ["FULL", "PATCH_BYTES", "PLACES", "Ledger", "Samples", "compact", "kind_of", "sample_of", "shrunk"]
 
 LIMITS = {1: 2048, 2: 96, 3: 32}
 """Longest axis of a sample that is kept as it is, by the number of axes behind the channels."""
@@ -25,6 +25,8 @@ TOKENS = 8192
 PATCH_BYTES = 256 * 2**20
 """All that the patches of a session may take."""
 
+FULL = f"those of this session take {PATCH_BYTES // 2**20} MiB, which is the limit"
+
 SampleKey = tuple[str, str, int, int, int, int]
 """Input, phase, epoch, batch, call of the model, place in the batch."""
 
@@ -35,13 +37,15 @@ class Ledger:
     def __init__(self, limit: int = PATCH_BYTES) -> None:
         self.limit = limit
         self._bytes = 0
-        self._freed: deque[int] = deque()  # a finalizer may run anywhere, where no lock can be taken
+        self._living: dict[weakref.ref[torch.Tensor], int] = {}
+        # A weak reference may die anywhere, on any thread, where no lock can be taken.
+        self._freed: deque[weakref.ref[torch.Tensor]] = deque()
 
     @property
     def bytes(self) -> int:
         """What lives now."""
         while self._freed:
-            self._bytes -= self._freed.popleft()
+            self._bytes -= self._living.pop(self._freed.popleft())
         return self._bytes
 
     def has_room_for(self, size: int) -> bool:
@@ -52,7 +56,7 @@ class Ledger:
         """Count a tensor until it is gone."""
         size = tensor.numel() * tensor.element_size()
         self._bytes += size
-        weakref.finalize(tensor, self._freed.append, size).atexit = False
+        self._living[weakref.ref(tensor, self._freed.append)] = size
         return tensor
 
 
