@@ -71,14 +71,14 @@ def published(program: Program) -> Session:
     dashboard = session.dashboard()
 
     def confirm(message: dict[str, Any], _buffers: Any = None) -> None:
-        if message["type"] == "strips":
+        if message["type"] == "cards":
             dashboard.handle({"type": "ack", "view": "bench", "seq": message["seq"]})
 
     dashboard.send = confirm
+    options = {"sample": 0, "average": False, "transform": "none", "part": "magnitude"}
+    options |= {"first": 0, "count": 16, "px": 56, "depth": 0}
     cards = [
-        {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False, "transform": "none"}
-        | {"part": "magnitude", "first": 0, "count": 16, "px": 56, "depth": 0}
-        for layer in program.five
+        {"layer": layer, "call": 1, "leaf": 0, "view": "strips", "options": options} for layer in program.five
     ]
     dashboard.handle({"type": "want", "view": "bench", "cards": cards})
     return session

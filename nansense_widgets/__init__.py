@@ -12,10 +12,18 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
+from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
-from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot, WatchSnapshot
+from nansense_widgets.stats.snapshot import (
+    LayerStatsSnapshot,
+    ParameterStatsSnapshot,
+    StepSeries,
+    TensorStatsSnapshot,
+    WatchSnapshot,
+)
 
 __all__ = [
     "Architecture",
@@ -29,16 +37,21 @@ __all__ = [
     "LeafValue",
     "LoopClosed",
     "LoopFailure",
+    "MemoryEntry",
+    "MemoryReport",
     "Mode",
     "NansenseError",
+    "ParameterStatsSnapshot",
     "Progress",
     "RunStatus",
     "Schedule",
     "Session",
     "SessionStateError",
     "StatsScope",
+    "StepSeries",
     "TensorStatsSnapshot",
     "UpdateFrequency",
+    "WatchPerformance",
     "WatchSnapshot",
     "histogram_edges",
     "start",

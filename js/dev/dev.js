@@ -29,7 +29,7 @@ class FakeModel {
   sent = [];
   step = 0;
   handlers = new Map();
-  traits = { state, graph: graphs[pick("graph", "resnet")](), watched: pick("watch", "conv1,stage1.0.conv1").split(",").filter(Boolean), layers: [], still: { strips: null, sizes: [], data: null } };
+  traits = { state, graph: graphs[pick("graph", "resnet")](), watched: pick("watch", "conv1,stage1.0.conv1").split(",").filter(Boolean), layers: [], still: { cards: null, sizes: [], data: null } };
   signals = {};
   constructor() {
     const signal = (name) => ({ connect: (f) => (this.signals[name] ??= []).push(f), disconnect() {} });
@@ -48,14 +48,14 @@ class FakeModel {
     if (kind === "none") return;
     const { view, req } = message;
     if (message.type === "want") { this.wants = message.cards; this.view = view; this.strips(); }
-    if (message.type === "fetch") { const { window, buffer } = makeExact(message, this.step); this.reply({ type: "exact", view, req, snapshot: this.step, missing: "", channel: message.channel, window, dtype: "float32" }, [buffer], Number(pick("lag", 15))); }
+    if (message.type === "fetch") { const { window, buffer } = makeExact(message, this.step); this.reply({ type: "exact", view, req, snapshot: this.step, missing: "", channel: message.ask.channel, window, dtype: "float32" }, [buffer], Number(pick("lag", 15))); }
     if (message.type === "action") this.act(message);
   }
   strips() {
     const buffers = [];
     const cards = this.wants.map((want) => makeCard(want, this.step, buffers));
     this.seq = (this.seq ?? 0) + 1;
-    this.reply({ type: "strips", view: this.view, seq: this.seq, snapshot: this.step, position, cards }, buffers);
+    this.reply({ type: "cards", view: this.view, seq: this.seq, snapshot: this.step, position, notes: [], cards }, buffers);
   }
   act({ view, req, name, args }) {
     const watched = new Set(this.traits.watched);
@@ -74,12 +74,12 @@ window.LAYERS = LAYERS;
 const { default: widget } = await import(`../../nansense_widgets/widgets/static/${pick("widget", "dashboard")}.js`);
 if (kind === "none") {
   const buffers = [];
-  const cards = model.traits.watched.map((layer) => makeCard({ layer, call: 1, leaf: 0, sample: 0, average: false, transform: "none", first: 0, count: 16, px: 56, depth: 0 }, 0, buffers));
+  const cards = model.traits.watched.map((layer) => makeCard({ layer, call: 1, leaf: 0, view: "strips", options: { sample: 0, average: false, transform: "none", first: 0, count: 16, px: 56, depth: 0 } }, 0, buffers));
   const sizes = buffers.map((b) => b.byteLength);
   const data = new Uint8Array(sizes.reduce((a, b) => a + b, 0));
   let at = 0;
   for (const b of buffers) { data.set(new Uint8Array(b.buffer), at); at += b.byteLength; }
-  model.traits.still = { strips: { type: "strips", view: "", seq: 0, snapshot: 3, position, cards }, sizes, data: new DataView(data.buffer) };
+  model.traits.still = { cards: { type: "cards", view: "", seq: 0, snapshot: 3, position, notes: [], cards }, sizes, data: new DataView(data.buffer) };
 }
 const start = performance.now();
 window.cleanup = widget.render({ model, el: root });

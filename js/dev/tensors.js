@@ -63,9 +63,10 @@ export function valueAt(name, kind, want, channel, row, col, step) {
 
 const code = (v, scale) => (Number.isNaN(v) ? 0 : v === Infinity ? 2 : v === -Infinity ? 1 : scale ? Math.max(3, Math.min(255, Math.round((v / scale) * 126) + 129)) : 129);
 
-export function makeCard(want, step, buffers) {
+export function makeCard(card, step, buffers) {
+  const want = { layer: card.layer, call: card.call, leaf: card.leaf, ...card.options };
   const layer = LAYERS[want.layer];
-  if (!layer) return { layer: want.layer, cls: "Module", detail: "", call: 1, calls: 0, leaf: 0, leaves: [want.layer], note: "", strips: ["activations", "gradients"].map((kind) => ({ kind, missing: "not captured: unknown here" })) };
+  if (!layer) return { layer: want.layer, cls: "Module", detail: "", call: 1, calls: 0, leaf: 0, leaves: [want.layer], note: "", shape: [], dtype: "", axes: null, attention: "none", view: "strips", failed: "", content: { strips: ["activations", "gradients"].map((kind) => ({ kind, missing: "not captured: unknown here" })) } };
   const { channels, full } = geometry(layer);
   const strips = ["activations", "gradients"].map((kind) => {
     if (layer.missing || (layer.layout === "scalar" && kind === "gradients")) return { kind, missing: layer.missing ?? "not captured: no gradient reaches it" };
@@ -101,15 +102,15 @@ export function makeCard(want, step, buffers) {
       unsigned: want.transform !== "none", nonfinite, dead: layer.dead.filter((c) => c >= first && c < first + count && !want.average), depth: layer.depth ?? 0,
       value: layer.layout === "scalar" ? values[0] : null, buffer: buffers.length - 1 };
   });
-  return { layer: want.layer, cls: layer.cls, detail: layer.detail, call: want.call, calls: layer.calls ?? 1, leaf: want.leaf, leaves: layer.leaves ?? [want.layer], note: layer.note ?? "", strips };
+  return { layer: want.layer, cls: layer.cls, detail: layer.detail, call: want.call, calls: layer.calls ?? 1, leaf: want.leaf, leaves: layer.leaves ?? [want.layer], note: layer.note ?? "", shape: layer.shape, dtype: layer.missing ? "" : "float32", axes: null, attention: "none", view: "strips", failed: "", content: { strips } };
 }
 
 export function makeExact(message, step) {
   const layer = LAYERS[message.card.layer];
   const { full } = geometry(layer);
-  const [r0, r1, c0, c1] = message.window ?? [0, full[0], 0, full[1]];
+  const [r0, r1, c0, c1] = message.ask.window ?? [0, full[0], 0, full[1]];
   const out = new Float32Array((r1 - r0) * (c1 - c0));
   let at = 0;
-  for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) out[at++] = valueAt(message.card.layer, message.kind, message.card, message.channel, r, c, step);
+  for (let r = r0; r < r1; r++) for (let c = c0; c < c1; c++) out[at++] = valueAt(message.card.layer, message.ask.kind, message.card.options, message.ask.channel, r, c, step);
   return { window: [r0, r1, c0, c1], buffer: new DataView(out.buffer) };
 }

@@ -33,6 +33,7 @@ class Statistics(Protocol):
         position: BatchPosition,
         watched: Sequence[str],
         architecture: Architecture,
+        parameter: Callable[[str], torch.Tensor],
         *,
         partly: bool,
         item: LoaderItem | None,
@@ -137,7 +138,7 @@ class CaptureEngine:
                 partly = was_anything_compiled()
                 fold = self._fold(position, partly, item)
                 if fold is not None:
-                    fold.waits_for_axes = captures
+                    fold.is_captured = captures
                 if captures:
                     capture = self._begin(position, pauses, fold)
                     capture.seconds = time.perf_counter() - began
@@ -160,7 +161,9 @@ class CaptureEngine:
     def _fold(self, position: BatchPosition, partly: bool, item: LoaderItem | None) -> Fold | None:
         if self._stats is None:
             return None
-        return self._stats.begin(position, self.watched, self.architecture, partly=partly, item=item)
+        return self._stats.begin(
+            position, self.watched, self.architecture, self.model.get_parameter, partly=partly, item=item
+        )
 
     def restart(self) -> None:
         """Another run begins."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Budget", "Kept", "copied", "keep", "to_cpu", "unobserved", "unreadable", "unscale"]
+__all__ = ["Budget", "Kept", "copied", "keep", "size_of", "to_cpu", "unobserved", "unreadable", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -31,22 +30,37 @@ class Kept:
     part: str = ""
 
 
-@contextmanager
-def unobserved() -> Iterator[None]:
+class unobserved:  # noqa: N801  read as a statement, like torch.no_grad
     """Work on the user's tensors without a trace: no graph, and no mode or subclass that sees it.
 
     A dispatch mode that counts or caches what the forward does (selective activation checkpointing is one)
-    would otherwise take our copies for a part of it.
+    would otherwise take our copies for a part of it. It is entered for each value of each layer, so it is no
+    generator: those take five times as long.
     """
-    with ExitStack() as stack:
-        stack.enter_context(torch._C.DisableTorchFunction())
-        stack.enter_context(torch._C._DisableAutocast())
-        if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
-            stack.enter_context(torch.inference_mode(False))
-        stack.enter_context(torch.no_grad())
-        if torch._C._len_torch_dispatch_stack():
-            stack.enter_context(_disable_current_modes())
-        yield
+
+    __slots__ = ("_autocast", "_function", "_grad", "_rare")
+
+    def __enter__(self) -> None:
+        self._function = torch._C.DisableTorchFunction()
+        self._function.__enter__()
+        self._autocast = torch._C._DisableAutocast()
+        self._autocast.__enter__()
+        self._rare: ExitStack | None = None
+        if torch.is_inference_mode_enabled() or torch._C._len_torch_dispatch_stack():
+            self._rare = ExitStack()
+            if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
+                self._rare.enter_context(torch.inference_mode(False))
+            if torch._C._len_torch_dispatch_stack():
+                self._rare.enter_context(_disable_current_modes())
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+
+    def __exit__(self, *_: object) -> None:
+        torch._C._set_grad_enabled(self._grad)
+        if self._rare is not None:
+            self._rare.close()
+        self._autocast.__exit__(None, None, None)
+        self._function.__exit__(None, None, None)
 
 
 class Budget:
@@ -96,6 +110,12 @@ def to_cpu(kept: Kept) -> Kept:
         return kept
     with unobserved():
         return Kept(kept.tensor.cpu(), kept.reason, kept.part)
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor; of a sparse one those of its values and indices."""
+    parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
+    return sum(part.numel() * part.element_size() for part in parts)
 
 
 def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from nansense_widgets.stats.cut import Cutting
 from nansense_widgets.stats.gallery import Extremes, Gallery, InputKind
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.ranking import Ranking
 
 __all__ = ["GalleryBuilder"]
@@ -16,11 +17,12 @@ class GalleryBuilder:
     """Filled on the training thread, read on any.
 
     Args:
-        count: patches at each end of a channel.
+        settings: how many channels and patches there are to be.
     """
 
-    def __init__(self, count: int) -> None:
-        self._count = count
+    def __init__(self, settings: WatchPerformance) -> None:
+        self.settings = settings
+        self._count = settings.samples_per_channel
         self._lock = threading.Lock()
         self._ends: dict[tuple[str, int], Ranking[Cutting]] = {}
         self._channels = 0

@@ -1,8 +1,8 @@
 """Collects extreme patches: the samples that drove each channel to its largest and smallest responses.
 
 In steady state a layer costs one pass over its first channels, whose extremes and means are compared with the
-bars that they would have to exceed; only what exceeds one is looked at closely. On a GPU each layer waits for
-it once a batch, for these few numbers.
+bars that they would have to exceed; only what exceeds one is looked at closely. On a GPU all of it happens at
+the end of the batch, which then waits for the GPU.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.builder import GalleryBuilder
 from nansense_widgets.stats.cut import Chosen, Cutter, Source
 from nansense_widgets.stats.gallery import InputKind, Sample
+from nansense_widgets.stats.on_device import is_asynchronous
 from nansense_widgets.stats.origin import Origin
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.responses import Responses
 from nansense_widgets.stats.samples import FULL, PLACES, Ledger, Samples, kind_of, sample_of
 
-__all__ = ["Moment", "PatchCollector", "PatchFold"]
-
-SAMPLES = 5
-"""Patches at each end of a channel."""
+__all__ = ["Given", "PatchCollector", "PatchFold"]
 
 MODEL = ""
 """The name under which the end of the model's own forward is heard."""
@@ -43,8 +42,6 @@ class PatchCollector:
     def __init__(self) -> None:
         self.layers: frozenset[str] | None = None
         """Layers whose patches are collected; None: all that have statistics."""
-        self.samples = SAMPLES
-        self.averages = True
         self.preferred: frozenset[str] = frozenset()
         """Inputs that the user has named, of several the ones to show."""
         self.ledger = Ledger()
@@ -59,11 +56,12 @@ class PatchCollector:
         position: BatchPosition,
         layers: frozenset[str],
         architecture: Architecture,
+        settings: WatchPerformance,
         item: LoaderItem | None,
     ) -> PatchFold | None:
         """What one batch's patches go into; None if no layer wants any."""
         wanted = layers if self.layers is None else layers & self.layers
-        return PatchFold(self, position, wanted, architecture, Origin(item)) if wanted else None
+        return PatchFold(self, position, wanted, architecture, settings, Origin(item)) if wanted else None
 
     def fields(self, architecture: Architecture, layer: str, call: int) -> ReceptiveFields:
         """The receptive fields of a layer's call, computed once for each state of the architecture."""
@@ -81,6 +79,24 @@ class Moment(NamedTuple):
 
     forward: int | None
     call: int
+
+
+class Given(NamedTuple):
+    """A value that a layer gave.
+
+    Attributes:
+        layer: its name.
+        path: which of its outputs.
+        tensor: the value, or only its first channels.
+        moment: when it came.
+        channels: how many the whole value has, where `tensor` has only some.
+    """
+
+    layer: str
+    path: str
+    tensor: torch.Tensor
+    moment: Moment
+    channels: int | None = None
 
 
 @dataclass
@@ -114,6 +130,7 @@ class PatchFold:
         position: BatchPosition,
         layers: frozenset[str],
         architecture: Architecture,
+        settings: WatchPerformance,
         origin: Origin,
     ) -> None:
         self.layers = layers
@@ -126,12 +143,14 @@ class PatchFold:
         self.architecture = architecture
         self._collector = collector
         self._position = position
+        self._settings = settings
         self._origin = origin
         self._forward: int | None = None
         self._forwards = 0
         self._calls: dict[str, int] = {}
         self._inputs: dict[tuple[int, str], _Input] = {}
-        self.waiting: list[tuple[str, str, torch.Tensor, Moment]] = []
+        self.waiting: list[Given] = []
+        """What was put off."""
         self._budget = Budget()
 
     def hear(self, name: str, value: object) -> None:
@@ -146,7 +165,7 @@ class PatchFold:
         if tensor is None or tensor.layout is not torch.strided or tensor.is_meta:
             return
         original = weakref.ref(tensor)
-        copies = self.waits or self._collector.copies_inputs
+        copies = self.waits or self._collector.copies_inputs or is_asynchronous(tensor)
         kept = tensor.detach().clone() if copies else original
         self._inputs[(self._forward, name)] = _Input(kept, _version(tensor), original)
 
@@ -155,36 +174,46 @@ class PatchFold:
         call = self._calls[layer] = self._calls.get(layer, 0) + 1
         return Moment(self._forward, call)
 
-    def defer(self, layer: str, path: str, tensor: torch.Tensor, moment: Moment) -> None:
-        """Keep a copy of a value until the way to the input is known."""
+    def new_gallery(self) -> GalleryBuilder:
+        """An empty gallery with the settings of now."""
+        return GalleryBuilder(self._settings)
+
+    def defers(self, value: Given, axes: Axes | None) -> bool:
+        """Put a value off to the end of the batch, if it has to be.
+
+        The first forward tells the way to the input only when it is over. And a GPU works on meanwhile: there
+        the training waits for it once, at the end of the batch.
+        """
+        tensor = value.tensor
+        if not (self.waits or is_asynchronous(tensor)):
+            return False
         if any(one.is_changed() for one in self._inputs.values()):
             self._collector.copies_inputs = True
+        channels = value.channels
+        if axes is not None and axes.channel is not None:
+            channels = tensor.shape[axes.channel]
+            tensor = tensor.narrow(axes.channel, 0, min(self._settings.channel_limit, channels))
         size = tensor.numel() * tensor.element_size()
         if size <= TENSOR_BYTES and self._budget.admits(size):
-            self.waiting.append((layer, path, tensor.detach().clone(), moment))
+            copy = tensor.detach().clone()
+            self.waiting.append(value._replace(tensor=copy, channels=channels))
+        return True
 
     def remove(self) -> None:
         """The batch is over."""
         self.waiting.clear()
         self._inputs.clear()
 
-    def take(
-        self,
-        builder: GalleryBuilder,
-        layer: str,
-        axes: Axes | None,
-        tensor: torch.Tensor,
-        moment: Moment,
-        limit: int,
-    ) -> None:
+    def take(self, builder: GalleryBuilder, value: Given, axes: Axes | None) -> None:
         """Compare a layer's responses with those so far, and keep what is more extreme."""
+        tensor, moment = _plain(value.tensor), value.moment
         if builder.refused or tensor.numel() == 0:
             return
         if axes is None and tensor.ndim < 2:
             builder.note = "no patches: which axis is the channel is not known (session.set_axes says it)"
             return
         axes = axes or Axes(1, 0)
-        fields = self._collector.fields(self.architecture, layer, moment.call)
+        fields = self._collector.fields(self.architecture, value.layer, moment.call)
         source = self._source(fields, moment)
         if isinstance(source, str):
             builder.note = source
@@ -195,13 +224,14 @@ class PatchFold:
             builder.note = f"no patches: {here}"
             return
         if builder.is_empty and not self._collector.ledger.has_room_for(
-            self._bound(source, axes, tensor, limit)
+            self._bound(source, axes, tensor, builder.settings)
         ):
             builder.refused = True
             builder.note = f"no patches: {FULL}"
             return
-        responses = Responses.of(tensor, axes, limit, averages=self._collector.averages)
-        channels = 1 if axes.channel is None else tensor.shape[axes.channel]
+        settings = builder.settings
+        responses = Responses.of(tensor, axes, settings.channel_limit, averages=settings.average_galleries)
+        channels = 1 if axes.channel is None else value.channels or tensor.shape[axes.channel]
         if not builder.begin(source.name, source.kind, channels, responses.high.shape[1]):
             builder.note = "some batches were left out: they had other channels or another input"
             return
@@ -229,13 +259,14 @@ class PatchFold:
                 builder.note = f"patches are missing: {FULL}"
             builder.add(found)
 
-    def _bound(self, source: Source, axes: Axes, tensor: torch.Tensor, limit: int) -> int:
+    def _bound(self, source: Source, axes: Axes, tensor: torch.Tensor, settings: WatchPerformance) -> int:
         """Bytes that a gallery may come to take, if no sample is in it twice."""
-        rows = 1 if axes.channel is None else min(limit, tensor.shape[axes.channel])
+        rows = 1 if axes.channel is None else min(settings.channel_limit, tensor.shape[axes.channel])
         channels = 1 if axes.channel is None else tensor.shape[axes.channel]
         places = tensor.numel() // max(1, source.samples * channels)
         sample = min(source.tensor.numel() // max(1, source.samples) * source.tensor.element_size(), 2**16)
-        return rows * 2 * self._collector.samples * (1 + self._collector.averages) * (2 * places + sample)
+        patches = 2 * rows * settings.samples_per_channel * (1 + settings.average_galleries)
+        return patches * (2 * places + sample)
 
     def _source(self, fields: ReceptiveFields, moment: Moment) -> Source | str:
         """The input to cut from, or why there is none."""
@@ -254,6 +285,7 @@ class PatchFold:
         if tensor is None:
             self._collector.copies_inputs = True
             return f"patches are missing: the input {name} had been changed in place, or was gone"
+        tensor = _plain(tensor)
         kind = self._kind(name, tensor)
         if kind is None:
             return f"no patches: the input {name} of shape {tuple(tensor.shape)} cannot be shown"
@@ -297,6 +329,10 @@ class PatchFold:
             dataset_index=None if own is None else self._origin.dataset_index(own, batch, index),
             label=self._origin.label(index, source.samples),
         )
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().dequantize() if tensor.is_quantized else tensor
 
 
 def _version(tensor: torch.Tensor) -> int:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from nansense_widgets.capture.axes import Axes
-from nansense_widgets.stats.accumulate import as_numbers
+from nansense_widgets.stats.summary import as_numbers
 
 __all__ = ["Responses"]
 

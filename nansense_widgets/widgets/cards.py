@@ -1,295 +1,192 @@
-"""The view model of a layer card: from a snapshot and what a view wants to see, to a message and bytes."""
+"""Layer cards, drawn by whichever browser views ask for them: each card shows one view of its layer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+import itertools
+import threading
+import time
+from dataclasses import dataclass, field
 from typing import Any
 
-import torch
+import traitlets
 
-from nansense_widgets.capture.attention import MAPS
-from nansense_widgets.capture.axes import Axes
-from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValue
-from nansense_widgets.media.layout import TensorLayout, choose_layout
-from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
-from nansense_widgets.media.values import Range, drawable, dtype_name
 from nansense_widgets.widgets import protocol
-from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.tokens import are_tokens, tokens_of
+from nansense_widgets.widgets._base import SessionWidget
+from nansense_widgets.widgets.card import CardPainter
+from nansense_widgets.widgets.state import position_payload
 
-__all__ = ["CardPainter"]
+__all__ = ["CardsPart"]
 
-NOT_YET = "no batch has been captured yet"
-RELEASED = "released: this session is closed and a newer one has taken its place"
-WATCHED_LATER = "not captured: watched after this batch ran; step to capture it"
+MAX_VIEWS = 16
+"""Views remembered. A page that closes says nothing: of more, the one silent for longest is forgotten."""
+
+STILL_AFTER_S = 1.5
+STILL_LAYERS = 12
+STILL_BYTES = 400_000
 
 
-class CardPainter:
-    """Paints cards, on the painter thread.
+@dataclass
+class _View:
+    """One browser view of the widget: what it wants, and whether it has drawn what it was sent.
 
-    The scale of a strip is over all its channels, however few are drawn, so it is measured once a
-    snapshot and sample and remembered.
+    A view that draws slowly, lies in a hidden tab or was closed gets nothing more until it confirms.
     """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
-        self._ranges: dict[tuple[Any, ...], Range | Missing] = {}
-        self._of_snapshot = -1
+    cards: list[protocol.CardWant] = field(default_factory=list)
+    seq: int = 0
+    confirmed: int = 0
+    sent_at: float = 0.0
+    owed: bool = False
 
-    def card(
-        self, snapshot: BatchSnapshot | None, want: protocol.CardWant, buffers: list[bytes]
-    ) -> protocol.Card:
-        """One card; the pixels of its strips are appended to `buffers`."""
-        layer = want["layer"]
-        node = self._source.architecture.nodes.get(layer)
-        calls = () if snapshot is None else snapshot.layers.get(layer, ())
-        chosen = _call(calls, want["call"])
-        leaves = () if chosen is None else chosen.leaves
-        index = min(max(want["leaf"], 0), max(len(leaves) - 1, 0))
-        note = "" if snapshot is None or not calls else snapshot.missing.get(layer, "")
-        if snapshot is not None and not snapshot.complete:
-            note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))
-        why = self._why_missing(snapshot, layer, calls, want["call"])
-        strips = [
-            self._strip(snapshot, kind, leaves[index], want, buffers)
-            if leaves and not why
-            else _missing(kind, why)
-            for kind in ("activations", "gradients")
-        ]
-        can = node is not None and node.gives_attention
-        return {
-            "layer": layer,
-            "cls": "" if node is None else node.cls,
-            "detail": "" if node is None else node.hyperparameters,
-            "call": want["call"],
-            "calls": len(calls),
-            "leaf": index,
-            "leaves": [layer + leaf.path for leaf in leaves],
-            "note": note,
-            "axes": self._axes_choice(layer, leaves[index]) if leaves else None,
-            "attention": "none" if not can else "on" if layer in self._source.attention_layers else "off",
-            "strips": strips,
-        }
+    @property
+    def may_send(self) -> bool:
+        return self.confirmed == self.seq
 
-    def exact(
-        self, kind: protocol.Kind, want: protocol.CardWant, channel: int, window: Sequence[int] | None
-    ) -> tuple[dict[str, Any], bytes]:
-        """Exact values of one tile: an `Exact` without its addressee, and the buffer."""
+
+class CardsPart(SessionWidget):
+    """The traits and messages of a widget that draws layer cards."""
+
+    watched: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    layers: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    """Layers to show; empty: all watched ones."""
+    still: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._views: dict[str, _View] = {}
+        self._painter = CardPainter(self._source)
+        self._still_timer: threading.Timer | None = None
+        self._next_still: protocol.Still | None = None
+        if self._source.snapshot is not None:
+            self._still_later()
+
+    def refresh(self) -> None:
+        super().refresh()
+        watched = list(self._source.watched_layers)
+        if watched != self.watched:
+            self.watched = watched
+            self._still_later()
+        still, self._next_still = self._next_still, None
+        if still is not None:
+            self.still = dict(still)
+
+    def paint(self) -> None:
+        for name, view in list(self._views.items()):
+            if view.may_send:
+                self._answer(name, view)
+            else:
+                view.owed = True
+        self._still_later()
+
+    def handle(self, message: dict[str, Any]) -> None:
+        kind, name = message.get("type"), str(message.get("view"))
+        if kind == "want":
+            view = self._view(name)
+            view.cards = list(message.get("cards") or [])
+            self._answer(name, view)
+        elif kind == "ack":
+            known = self._views.get(name)
+            if known is not None:
+                known.confirmed = max(known.confirmed, int(message.get("seq", 0)))
+                if known.owed and known.may_send:
+                    self._answer(name, known)
+        elif kind == "fetch":
+            reply, buffers = self._painter.fetch(message["card"], message["ask"])
+            reply["view"], reply["req"] = name, int(message.get("req", 0))
+            self.send(reply, buffers)
+        else:
+            super().handle(message)
+
+    def _view(self, name: str) -> _View:
+        if name not in self._views and len(self._views) >= MAX_VIEWS:
+            del self._views[min(self._views, key=lambda known: self._views[known].sent_at)]
+        return self._views.setdefault(name, _View())
+
+    def _answer(self, name: str, view: _View) -> None:
+        view.seq += 1
+        view.sent_at = time.monotonic()
+        view.owed = False
+        cards, buffers = self._cards(name, view.seq, view.cards)
+        self.send(cards, buffers)
+
+    def _cards(
+        self, view: str, seq: int, wants: list[protocol.CardWant]
+    ) -> tuple[protocol.Cards, list[bytes]]:
         snapshot = self._source.snapshot
-        layer = want["layer"]
-        calls = () if snapshot is None else snapshot.layers.get(layer, ())
-        chosen = _call(calls, want["call"])
-        reply: dict[str, Any] = {
-            "type": "exact",
+        if snapshot is None and self.still.get("cards"):
+            return self._of_still(view, seq, wants)
+        buffers: list[bytes] = []
+        cards = [self._painter.card(snapshot, want, buffers) for want in wants]
+        return {
+            "type": "cards",
+            "view": view,
+            "seq": seq,
             "snapshot": -1 if snapshot is None else snapshot.number,
-            "missing": self._why_missing(snapshot, layer, calls, want["call"]),
-            "channel": channel,
-            "window": (0, 0, 0, 0),
-            "dtype": "float32",
+            "position": None
+            if snapshot is None
+            else position_payload(snapshot.position, self._source.schedule),
+            "notes": [] if snapshot is None else list(snapshot.notes),
+            "cards": cards,
+        }, buffers
+
+    def _of_still(
+        self, view: str, seq: int, wants: list[protocol.CardWant]
+    ) -> tuple[protocol.Cards, list[bytes]]:
+        """What is left of a session whose tensors were released: the small picture that was kept."""
+        ends = list(itertools.accumulate(self.still["sizes"], initial=0))
+        data = bytes(self.still["data"])
+        buffers = [data[a:b] for a, b in itertools.pairwise(ends)]
+        cards: protocol.Cards = dict(self.still["cards"])  # type: ignore[assignment]
+        cards["view"], cards["seq"] = view, seq
+        kept = {(card["layer"], card["view"]): card for card in cards["cards"]}
+        cards["cards"] = [
+            kept.get((want["layer"], want["view"])) or self._painter.card(None, want, buffers)
+            for want in wants
+        ]
+        return cards, buffers
+
+    # ------------------------------------------------------------ the picture for files without a kernel
+
+    def _still_later(self) -> None:
+        if self._still_timer is None:
+            self._still_timer = threading.Timer(
+                STILL_AFTER_S, lambda: self._hub.painter.submit(self.keep_picture)
+            )
+            self._still_timer.daemon = True
+            self._still_timer.start()
+
+    def keep_picture(self) -> None:
+        self._still_timer = None
+        if self._source.snapshot is None:
+            return
+        names = list(self.layers) or list(self._source.watched_layers)
+        wants = [_still_want(name) for name in names[:STILL_LAYERS]]
+        cards, buffers = self._cards("", 0, wants)
+        while buffers and sum(map(len, buffers)) > STILL_BYTES and len(wants) > 1:
+            wants = wants[: len(wants) // 2]
+            cards, buffers = self._cards("", 0, wants)
+        self._next_still = {
+            "cards": cards,
+            "sizes": [len(buffer) for buffer in buffers],
+            "data": b"".join(buffers),
         }
-        if chosen is None or not chosen.leaves:
-            return reply, b""
-        leaf = chosen.leaves[min(max(want["leaf"], 0), len(chosen.leaves) - 1)]
-        tensor, reason = _tensor(leaf, kind)
-        if tensor is None:
-            reply["missing"] = reason
-            return reply, b""
-        tensor = drawable(tensor, want["part"])
-        layout = _layout(tensor, self._source.architecture.axes(layer, leaf.path, tensor.ndim))
-        corners = None if window is None else (window[0], window[1], window[2], window[3])
-        tile = exact_tile(tensor, layout, _view(want), channel=channel, window=corners)
-        if isinstance(tile, Missing):
-            reply["missing"] = tile.reason
-            return reply, b""
-        reply["window"] = tile.window
-        reply["dtype"] = tile.dtype
-        return reply, tile.tobytes()
-
-    def _strip(
-        self,
-        snapshot: BatchSnapshot | None,
-        kind: protocol.Kind,
-        leaf: LeafValue,
-        want: protocol.CardWant,
-        buffers: list[bytes],
-    ) -> protocol.Strip:
-        tensor, reason = _tensor(leaf, kind)
-        if tensor is None or snapshot is None:
-            return _missing(kind, reason)
-        axes = self._source.architecture.axes(want["layer"], leaf.path, tensor.ndim)
-        about = leaf.activation_note if kind == "activations" else leaf.gradient_note
-        named = self._source.inputs.names(want["layer"])
-        node = self._source.architecture.nodes.get(want["layer"])
-        is_input = kind == "activations" and node is not None and node.kind == "input"
-        if is_input and are_tokens(tensor, axes, named=named):
-            return self._tokens(kind, tensor, axes or Axes(), want)
-        drawn = drawable(tensor, want["part"])
-        layout = _layout(drawn, axes)
-        key = (want["layer"], want["call"], leaf.path, kind, want["sample"], want["part"], layout)
-        known = self._range(snapshot.number, key, drawn, layout, want["sample"])
-        picture = (
-            known if isinstance(known, Missing) else render_strip(drawn, layout, _view(want), known=known)
-        )
-        if isinstance(picture, Missing):
-            return _missing(kind, picture.reason)
-        buffers.append(picture.pixels)
-        return {
-            "kind": kind,
-            "missing": "",
-            "layout": picture.layout,
-            "shape": list(picture.shape),
-            "dtype": dtype_name(tensor.dtype),
-            "axes": _named(picture.axes, tensor, want["part"]),
-            "samples": picture.samples,
-            "kept": leaf.part,
-            "about": about,
-            "tokens": None,
-            "channels": picture.channels,
-            "first": picture.first,
-            "count": picture.count,
-            "tile": picture.tile,
-            "full": picture.full,
-            "pool": picture.pool,
-            "scale": picture.scale,
-            "unsigned": picture.unsigned or (leaf.path == MAPS and kind == "activations"),
-            "nonfinite": {
-                "nan": picture.nonfinite.nan,
-                "posinf": picture.nonfinite.posinf,
-                "neginf": picture.nonfinite.neginf,
-            },
-            "dead": list(picture.dead),
-            "depth": picture.depth,
-            "value": picture.value,
-            "buffer": len(buffers) - 1,
-        }
-
-    def _why_missing(
-        self, snapshot: BatchSnapshot | None, layer: str, calls: Sequence[LayerCall], number: int
-    ) -> str:
-        if snapshot is None:
-            return RELEASED if self._source.status.word == "closed" else NOT_YET
-        if not calls:
-            return snapshot.missing.get(layer, WATCHED_LATER)
-        if _call(calls, number) is None:
-            return f"there was no call {number} in this batch: {len(calls)} in all"
-        return ""
-
-    def _tokens(
-        self, kind: protocol.Kind, tensor: torch.Tensor, axes: Axes, want: protocol.CardWant
-    ) -> protocol.Strip:
-        strip = _missing(kind, "-")
-        strip["missing"], strip["layout"] = "", "ids"
-        strip["shape"], strip["dtype"] = list(tensor.shape), dtype_name(tensor.dtype)
-        strip["samples"] = 0 if axes.batch is None or tensor.ndim < 2 else tensor.shape[axes.batch]
-        strip["axes"] = "T" if not strip["samples"] else "B T" if axes.batch == 0 else "T B"
-        text = self._source.inputs.transform_for(want["layer"])
-        sample = want["sample"]
-        if strip["samples"] and not 0 <= sample < strip["samples"]:
-            return _missing(kind, f"there is no sample {sample}: the batch has {strip['samples']}")
-        try:
-            tokens = tokens_of(tensor, axes, sample, text)
-        except Exception as error:  # noqa: BLE001  the user's own function: the ids are shown without it
-            tokens = tokens_of(tensor, axes, sample, None)
-            strip["about"] = f"input_transform failed: {type(error).__name__}: {error}"
-        strip["tokens"], strip["full"] = tokens, (1, tokens["total"])
-        return strip
-
-    def _axes_choice(self, layer: str, leaf: LeafValue) -> protocol.AxesChoice | None:
-        tensor = leaf.activation if leaf.activation is not None else leaf.gradient
-        if tensor is None or tensor.ndim < 2:
-            return None
-        axes = self._source.architecture.axes(layer, leaf.path, tensor.ndim)
-        layout = _layout(tensor, axes)
-        return {
-            "output": layer + leaf.path,
-            "ndim": tensor.ndim,
-            "channel": layout.channel_axis if axes is None or axes.channel is not None else None,
-            "batch": layout.batch_axis,
-            "known": axes is not None,
-            "chosen": axes is not None and axes.chosen,
-        }
-
-    def _range(
-        self,
-        number: int,
-        key: tuple[Any, ...],
-        tensor: torch.Tensor,
-        layout: TensorLayout,
-        sample: int,
-    ) -> Range | Missing:
-        if number != self._of_snapshot:
-            self._ranges.clear()
-            self._of_snapshot = number
-        if key not in self._ranges:
-            self._ranges[key] = sample_range(tensor, layout, sample)
-        return self._ranges[key]
+        self._hub.publisher.poke()
 
 
-def _call(calls: Sequence[LayerCall], number: int) -> LayerCall | None:
-    return next((call for call in calls if call.call == number), None)
-
-
-def _tensor(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, str]:
-    if kind == "activations":
-        return leaf.activation, leaf.activation_reason
-    return leaf.gradient, leaf.gradient_reason
-
-
-def _layout(tensor: torch.Tensor, axes: Axes | None) -> TensorLayout:
-    if axes is None:
-        # Nothing says what the axes mean, so they have no names: a matrix of similarities is no picture,
-        # though it is drawn as tiles.
-        layout = choose_layout(tensor.shape, tensor.dtype)
-        names = " ".join("B" if i == layout.batch_axis else f"d{i}" for i in range(tensor.ndim))
-        return replace(layout, axes=names if tensor.ndim > 2 else layout.axes)
-    layout = choose_layout(tensor.shape, tensor.dtype, channel_axis=axes.channel, batch_axis=axes.batch)
-    return replace(layout, axes=axes.names) if axes.names else layout
-
-
-def _named(axes: str, tensor: torch.Tensor, part: protocol.Part) -> str:
-    """Names of the axes and, of complex numbers, the part that is drawn."""
-    return f"{axes} {_PARTS[part]}" if tensor.is_complex() and part != "magnitude" else axes
-
-
-_PARTS = {"real": "Re z", "imaginary": "Im z"}
-
-
-def _view(want: protocol.CardWant) -> View:
-    return View(
-        sample=want["sample"],
-        average=want["average"],
-        transform=want["transform"],
-        first=want["first"],
-        count=want["count"],
-        px=want["px"],
-        depth=want["depth"],
-    )
-
-
-def _missing(kind: protocol.Kind, reason: str) -> protocol.Strip:
+def _still_want(layer: str) -> protocol.CardWant:
     return {
-        "kind": kind,
-        "missing": reason or "not captured",
-        "layout": "scalar",
-        "shape": [],
-        "dtype": "",
-        "axes": "",
-        "samples": 0,
-        "kept": "",
-        "about": "",
-        "tokens": None,
-        "channels": 0,
-        "first": 0,
-        "count": 0,
-        "tile": (0, 0),
-        "full": (0, 0),
-        "pool": (1, 1),
-        "scale": 0.0,
-        "unsigned": False,
-        "nonfinite": {"nan": 0, "posinf": 0, "neginf": 0},
-        "dead": [],
-        "depth": 0,
-        "value": None,
-        "buffer": -1,
+        "layer": layer,
+        "call": 1,
+        "leaf": 0,
+        "view": "strips",
+        "options": {
+            "sample": 0,
+            "average": False,
+            "transform": "none",
+            "part": "magnitude",
+            "first": 0,
+            "count": 16,
+            "px": 28,
+            "depth": 0,
+        },
     }

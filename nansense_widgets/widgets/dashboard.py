@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from nansense_widgets.widgets.cards import CardsPart
 from nansense_widgets.widgets.graph import GraphPart
-from nansense_widgets.widgets.strips import StripsPart
 
 __all__ = ["Dashboard"]
 
 
-class Dashboard(GraphPart, StripsPart, front_end="dashboard"):
+class Dashboard(GraphPart, CardsPart, front_end="dashboard"):
     """`session.dashboard()`: everything; its parts are also widgets of their own."""

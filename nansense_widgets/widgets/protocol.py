@@ -25,6 +25,8 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
+ViewName = Literal["strips", "histogram", "extremes", "curves"]
+"""What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
 
 
@@ -160,14 +162,9 @@ class Action(TypedDict):
     args: dict[str, Any]
 
 
-class CardWant(TypedDict):
-    """What one visible card wants to see."""
+class StripsOptions(TypedDict):
+    """What the view Strips shows."""
 
-    layer: str
-    call: int
-    """Which call of the layer in the batch, from 1."""
-    leaf: int
-    """Which output tensor, from 0, when the layer gives several."""
     sample: int
     """Index in the batch, from 0."""
     average: bool
@@ -184,9 +181,22 @@ class CardWant(TypedDict):
     """Slice of a volume."""
 
 
+class CardWant(TypedDict):
+    """What one visible card wants to see: one view of its layer."""
+
+    layer: str
+    call: int
+    """Which call of the layer in the batch, from 1; statistics are of all calls."""
+    leaf: int
+    """Which output tensor, from 0, when the layer gives several; statistics are of the first."""
+    view: ViewName
+    options: Any
+    """Those of the view, e.g. `StripsOptions`."""
+
+
 class Want(TypedDict):
     """Replaces all that this view asked for before. Cards off screen are left out. The kernel answers at
-    once with `Strips`, and again at every new snapshot."""
+    once with `Cards`, and again at every new snapshot."""
 
     type: Literal["want"]
     view: str
@@ -194,7 +204,7 @@ class Want(TypedDict):
 
 
 class Ack(TypedDict):
-    """The view has drawn `Strips` number `seq`; until then the kernel sends it no further one."""
+    """The view has drawn `Cards` number `seq`; until then the kernel sends it no further one."""
 
     type: Literal["ack"]
     view: str
@@ -202,13 +212,20 @@ class Ack(TypedDict):
 
 
 class Fetch(TypedDict):
-    """Exact values of one tile (for hover and for the magnifier). The reply is an `Exact`."""
+    """Ask a card's view about one place of its picture. The reply is the view's own, e.g. an `Exact`."""
 
     type: Literal["fetch"]
     view: str
     req: int
-    kind: Kind
     card: CardWant
+    ask: Any
+    """What the view is asked, e.g. an `ExactAsk`."""
+
+
+class ExactAsk(TypedDict):
+    """View Strips: exact values of one tile (for hover and for the magnifier). The reply is an `Exact`."""
+
+    kind: Kind
     channel: int
     window: tuple[int, int, int, int] | None
     """Rows from, to, columns from, to (ends excluded) of the tile; null: whole, if at most 262,144 values."""
@@ -259,7 +276,7 @@ class AxesChoice(TypedDict):
 
 
 class Strip(TypedDict):
-    """One tensor of a card. With `missing` set, only `kind` and `missing` mean anything."""
+    """One tensor of the view Strips. With `missing` set, only `kind` and `missing` mean anything."""
 
     kind: Kind
     missing: str
@@ -304,10 +321,21 @@ class Strip(TypedDict):
     """Index into the buffers; `count * rows * columns` bytes."""
 
 
+class StripsContent(TypedDict):
+    strips: list[Strip]
+    """Activations and gradients."""
+
+
 class Card(TypedDict):
+    """The head of a card, and what its view shows."""
+
     layer: str
     cls: str
     detail: str
+    shape: list[int]
+    """Of the shown output; empty if there is none."""
+    dtype: str
+    """Of the shown output, e.g. `float32`; empty if there is none."""
     call: int
     calls: int
     """Calls in the shown batch (0: it did not run there)."""
@@ -316,20 +344,24 @@ class Card(TypedDict):
     """Names of the output tensors, e.g. `["lstm[0]", "lstm[1][0]"]`; one entry for a plain tensor."""
     note: str
     axes: AxesChoice | None
-    """None: nothing to choose (no output, or one axis)."""
+    """None: nothing to choose (no output, one axis, or token ids)."""
     attention: Literal["none", "off", "on"]
     """Whether the layer can give attention weights, and whether they are formed."""
-    strips: list[Strip]
+    view: ViewName
+    failed: str
+    """What went wrong in this view, else empty; then there is no content."""
+    content: Any
+    """Of that view, e.g. `StripsContent`."""
 
 
-class Strips(TypedDict):
-    """The tensors that a view wants, of one snapshot."""
+class Cards(TypedDict):
+    """What a view wants, of one snapshot."""
 
-    type: Literal["strips"]
+    type: Literal["cards"]
     view: str
     seq: int
     snapshot: int
-    """Number of the snapshot; -1 when there is none yet (then cards say so in `missing`)."""
+    """Number of the snapshot; -1 when there is none yet (then cards say so)."""
     position: Position | None
     notes: list[str]
     """What else happened in the batch, e.g. a step that was skipped."""
@@ -351,8 +383,8 @@ class Exact(TypedDict):
 
 class Still(TypedDict):
     """The trait `still`: the last picture, for files opened with no kernel. `data` holds the buffers
-    of `strips` one after the other; `sizes` their lengths."""
+    of `cards` one after the other; `sizes` their lengths."""
 
-    strips: Strips | None
+    cards: Cards | None
     sizes: list[int]
     data: bytes

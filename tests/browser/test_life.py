@@ -157,7 +157,7 @@ def test_saved_notebook_without_a_session(lab: Lab) -> None:
         view.page.wait_for_timeout(200)
     assert file.stat().st_size < 1_000_000
     (still,) = [state["still"] for state in saved_states(file) if "still" in state]
-    assert [card["layer"] for card in still["strips"]["cards"]] == ["stem", "blocks.0.conv1", "fc"]
+    assert [card["layer"] for card in still["cards"]["cards"]] == ["stem", "blocks.0.conv1", "fc"]
     view.page.close()
     lab.server.shut_down_kernels()
 

@@ -35,10 +35,13 @@ class Watched(Driver):
         card: Any = CardPainter(self.session).card(self.snapshot, wanted, buffers)
         shown = {
             strip["kind"]: decoded(strip, buffers).reshape(strip["count"], *strip["tile"])
-            for strip in card["strips"]
+            for strip in card["content"]["strips"]
             if strip["buffer"] >= 0
         }
-        return card | {"shown": shown, "by_kind": {strip["kind"]: strip for strip in card["strips"]}}
+        return card | {
+            "shown": shown,
+            "by_kind": {strip["kind"]: strip for strip in card["content"]["strips"]},
+        }
 
     def draws(self, layer: str, expected: torch.Tensor, kind: str = "activations", **other: Any) -> bool:
         """Whether the card shows these values (channels, rows, columns), to the half step of a code."""

@@ -25,11 +25,13 @@ session.step_run()
 session.launch(loop)
 dashboard = session.dashboard()
 cards = [
-    {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False, "transform": "none",
-     "part": "magnitude", "first": 0, "count": 400, "px": 56, "depth": 0}
+    {"layer": layer, "call": 1, "leaf": 0, "view": "strips", "options": {
+        "sample": 0, "average": False, "transform": "none", "part": "magnitude",
+        "first": 0, "count": 400, "px": 56, "depth": 0,
+    }}
     for layer in ("0", "1", "2")
 ]
-dashboard.send = lambda message, buffers=None: message["type"] == "strips" and dashboard.handle(
+dashboard.send = lambda message, buffers=None: message["type"] == "cards" and dashboard.handle(
     {"type": "ack", "view": "v", "seq": message["seq"]}
 )
 dashboard.handle({"type": "want", "view": "v", "cards": cards})

@@ -33,9 +33,9 @@ def paused(
 
 
 def card(browser: Browser, layer: str, **other: Any) -> tuple[dict[str, Any], list[bytes]]:
-    seq = len(browser.strips())
+    seq = len(browser.cards())
     browser.send(type="want", view=f"v{seq}", cards=[want(layer, **other)])
-    message, buffers = browser.strips()[-1]
+    message, buffers = browser.cards()[-1]
     return message["cards"][0], buffers
 
 
@@ -68,7 +68,7 @@ def test_token_ids_are_ids_with_their_text(kind: str) -> None:
         input_transform=None if kind == "none" else {"ids": transforms[kind]},
     )
     shown, buffers = card(browser, "ids", sample=2)
-    strip = shown["strips"][0]
+    strip = shown["content"]["strips"][0]
     expected = ids[:, 2].tolist()
     assert (strip["layout"], strip["axes"], strip["samples"]) == ("ids", "T B", 3)
     assert strip["tokens"]["ids"] == expected
@@ -77,7 +77,7 @@ def test_token_ids_are_ids_with_their_text(kind: str) -> None:
     assert strip["tokens"]["text"] == ("-".join(map(str, expected)) if kind == "text" else "")
     assert ("input_transform failed: KeyError" in strip["about"]) == (kind == "fails")
     assert buffers == []
-    assert shown["strips"][1]["missing"] == "no gradient: int64 values have none"
+    assert shown["content"]["strips"][1]["missing"] == "no gradient: int64 values have none"
     session.close()
 
 
@@ -87,10 +87,10 @@ def test_outputs_of_an_lstm_have_their_own_axes() -> None:
     session, browser = paused(model, lambda: model(ids).sum().backward())
     shown, _ = card(browser, "lstm")
     assert shown["leaves"] == ["lstm[0]", "lstm[1][0]", "lstm[1][1]"]
-    assert shown["strips"][0]["axes"] == "T B C"
-    assert shown["strips"][0]["samples"] == 3
+    assert shown["content"]["strips"][0]["axes"] == "T B C"
+    assert shown["content"]["strips"][0]["samples"] == 3
     shown, _ = card(browser, "lstm", leaf=1)
-    assert shown["strips"][0]["axes"] == "layers B C"
+    assert shown["content"]["strips"][0]["axes"] == "layers B C"
     assert shown["axes"] == {
         "output": "lstm[1][0]", "ndim": 3, "channel": 2, "batch": 1, "known": True, "chosen": False,
     }  # fmt: skip
@@ -114,7 +114,7 @@ def test_axes_that_the_user_chooses_are_drawn_at_once() -> None:
     assert echoes[-1]["error"] == ""
     assert echoes[-1]["code"] == "session.set_axes(layer='mul', channel=0, batch=None)"
     shown, buffers = card(browser, "mul")
-    strip = shown["strips"][0]
+    strip = shown["content"]["strips"][0]
     assert (strip["channels"], strip["full"], strip["samples"]) == (2, (3, 4), 0)
     np.testing.assert_allclose(
         decoded(strip, buffers).reshape(2, 3, 4), (x * 2).numpy(), atol=strip["scale"] / 126
@@ -150,7 +150,7 @@ def test_the_parts_of_complex_values() -> None:
         ("imaginary", spectrum.imag, "B d1 d2 d3 Im z", False),
     ):
         shown, buffers = card(browser, "fft_rfft2", part=part, sample=1)
-        strip = shown["strips"][0]
+        strip = shown["content"]["strips"][0]
         assert (strip["dtype"], strip["axes"], strip["unsigned"]) == ("complex64", axes, unsigned)
         np.testing.assert_allclose(
             decoded(strip, buffers).reshape(3, 6, 4), expected.numpy(), atol=strip["scale"] / 126 * 0.51
@@ -159,10 +159,8 @@ def test_the_parts_of_complex_values() -> None:
         type="fetch",
         view="v",
         req=1,
-        kind="activations",
         card=want("fft_rfft2", part="imaginary"),
-        channel=0,
-        window=None,
+        ask={"kind": "activations", "channel": 0, "window": None},
     )
     message, [values] = browser.received[-1]
     exact = np.frombuffer(values, message["dtype"])
@@ -179,7 +177,7 @@ def test_quantized_values_are_drawn_as_the_numbers_they_stand_for() -> None:
     x = torch.randn(2, 5)
     session, browser = paused(model, lambda: model(x))
     shown, buffers = card(browser, "quantize_per_tensor")
-    strip = shown["strips"][0]
+    strip = shown["content"]["strips"][0]
     assert strip["dtype"] == "quint8"
     expected = torch.quantize_per_tensor(x, 0.5, 3, torch.quint8).dequantize()[0]
     np.testing.assert_allclose(decoded(strip, buffers), expected.numpy(), atol=strip["scale"] / 126 * 0.51)
@@ -210,7 +208,7 @@ def test_attention_weights_are_one_more_output_on_request() -> None:
     session.wait_until_paused(after_pauses=before, timeout=20)
     shown, _ = card(browser, "attn", leaf=1)
     assert (shown["attention"], shown["leaves"]) == ("on", ["attn[0]", "attn.attention_weights"])
-    strip = shown["strips"][0]
+    strip = shown["content"]["strips"][0]
     assert (strip["axes"], strip["channels"], strip["full"]) == ("B heads T S", 2, (5, 5))
     assert strip["about"] == "formed beside the forward, before dropout"
     assert session.unwatch_attention() == ["attn"]
@@ -232,7 +230,7 @@ def test_notes_of_the_batch_and_of_gradients_are_sent() -> None:
 
     session, browser = paused(model, step, optimizer=optimizer)
     shown, _ = card(browser, "linear")
-    message, _ = browser.strips()[-1]
+    message, _ = browser.cards()[-1]
     assert message["notes"] == ["SGD: step skipped, because GradScaler found Inf or NaN in a gradient"]
-    assert shown["strips"][1]["about"] == "divided by the loss scale"
+    assert shown["content"]["strips"][1]["about"] == "divided by the loss scale"
     session.close()

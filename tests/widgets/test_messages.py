@@ -31,17 +31,15 @@ class Browser:
         self.widget._heard(self.widget, message, [])  # noqa: SLF001  where ipywidgets hands it over
         assert self.widget._hub.painter.wait_idle(TIMEOUT_S)  # noqa: SLF001
 
-    def strips(self) -> list[tuple[dict[str, Any], list[bytes]]]:
-        return [(message, buffers) for message, buffers in self.received if message["type"] == "strips"]
+    def cards(self) -> list[tuple[dict[str, Any], list[bytes]]]:
+        return [(message, buffers) for message, buffers in self.received if message["type"] == "cards"]
 
 
-def want(layer: str, **other: Any) -> dict[str, Any]:
-    base: dict[str, Any] = {"layer": layer, "call": 1, "leaf": 0, "sample": 0, "average": False}
-    return (
-        base
-        | {"transform": "none", "part": "magnitude", "first": 0, "count": 16, "px": 56, "depth": 0}
-        | other
-    )
+def want(layer: str, call: int = 1, leaf: int = 0, **other: Any) -> dict[str, Any]:
+    """What a card asks for that shows its strips."""
+    options = {"sample": 0, "average": False, "transform": "none", "part": "magnitude"}
+    options |= {"first": 0, "count": 16, "px": 56, "depth": 0} | other
+    return {"layer": layer, "call": call, "leaf": leaf, "view": "strips", "options": options}
 
 
 @pytest.fixture
@@ -63,14 +61,16 @@ def decoded(strip: dict[str, Any], buffers: list[bytes]) -> np.ndarray:
 def test_strips_are_the_tensors(paused: Any) -> None:
     driver, browser = paused
     browser.send(type="want", view="v", cards=[want("1", sample=2), want("3", sample=1, transform="abs")])
-    [(message, buffers)] = browser.strips()
+    [(message, buffers)] = browser.cards()
     assert message["snapshot"] == driver.snapshot.number
     assert message["position"] == {"phase": "train", "epoch": 0, "batch_idx": 0, "batches": 5, "epochs": 3}
     first, second = message["cards"]
     assert (first["layer"], first["cls"], first["calls"]) == ("1", "Linear", 1)
     for card, sample, transform in ((first, 2, torch.clone), (second, 1, torch.abs)):
         for strip, tensors in zip(
-            card["strips"], (driver.snapshot.activations, driver.snapshot.activation_gradients), strict=True
+            card["content"]["strips"],
+            (driver.snapshot.activations, driver.snapshot.activation_gradients),
+            strict=True,
         ):
             expected = transform(tensors[card["layer"]][sample]).numpy()
             assert strip["missing"] == ""
@@ -83,7 +83,11 @@ def test_strips_are_the_tensors(paused: Any) -> None:
 def test_exact_values_are_exact(paused: Any) -> None:
     driver, browser = paused
     browser.send(
-        type="fetch", view="v", req=9, kind="gradients", card=want("1", sample=3), channel=5, window=None
+        type="fetch",
+        view="v",
+        req=9,
+        card=want("1", sample=3),
+        ask={"kind": "gradients", "channel": 5, "window": None},
     )
     message, [values] = browser.received[-1]
     assert (message["type"], message["view"], message["req"], message["missing"]) == ("exact", "v", 9, "")
@@ -97,8 +101,8 @@ def test_what_is_missing_has_its_reason(paused: Any) -> None:
     driver.do("step_batch")
     driver.session.watch("2")
     browser.send(type="want", view="v", cards=[want("2"), want("1", call=4), want("1", sample=99)])
-    message, _ = browser.strips()[-1]
-    texts = [card["strips"][0]["missing"] for card in message["cards"]]
+    message, _ = browser.cards()[-1]
+    texts = [card["content"]["strips"][0]["missing"] for card in message["cards"]]
     assert texts == [
         "not captured: watched after this batch ran; step to capture it",
         "there was no call 4 in this batch: 1 in all",
@@ -112,22 +116,22 @@ def test_nothing_more_is_sent_until_the_view_has_drawn(paused: Any) -> None:
     for _ in range(3):
         driver.do("step_batch")
     assert browser.widget._hub.painter.wait_idle(TIMEOUT_S)  # noqa: SLF001
-    assert len(browser.strips()) == 1
+    assert len(browser.cards()) == 1
     browser.send(type="ack", view="v", seq=1)
-    assert [message["seq"] for message, _ in browser.strips()] == [1, 2]
-    assert browser.strips()[-1][0]["snapshot"] == driver.snapshot.number  # the latest, none between
+    assert [message["seq"] for message, _ in browser.cards()] == [1, 2]
+    assert browser.cards()[-1][0]["snapshot"] == driver.snapshot.number  # the latest, none between
     browser.send(type="ack", view="v", seq=2)
-    assert len(browser.strips()) == 2
+    assert len(browser.cards()) == 2
     driver.do("step_batch")
     assert browser.widget._hub.painter.wait_idle(TIMEOUT_S)  # noqa: SLF001
-    assert len(browser.strips()) == 3
+    assert len(browser.cards()) == 3
 
 
 def test_each_view_gets_what_it_asked_for(paused: Any) -> None:
     _, browser = paused
     browser.send(type="want", view="a", cards=[want("1")])
     browser.send(type="want", view="b", cards=[want("3"), want("2")])
-    (a, _), (b, _) = browser.strips()
+    (a, _), (b, _) = browser.cards()
     assert (a["view"], [card["layer"] for card in a["cards"]]) == ("a", ["1"])
     assert (b["view"], [card["layer"] for card in b["cards"]]) == ("b", ["3", "2"])
 

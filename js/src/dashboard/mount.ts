@@ -4,7 +4,8 @@ import { mountControls } from "../controls/mount";
 import { mountGraph } from "../graph/mount";
 import { h, type Part } from "../lib/dom";
 import type { Root } from "../lib/root";
-import { mountStrips } from "../strips/mount";
+import { mountCards } from "../cards/mount";
+import { VIEWS } from "../cards/views";
 import { heightHandle } from "./height";
 import { paneTabs, type Pane } from "./tabs";
 
@@ -25,7 +26,8 @@ export function mountDashboard(root: Root): Part {
     graph.focusFilter();
   };
   root.commands.set("filter", chooseLayer);
-  const strips = mountStrips(root, layersPane, {
+  const cards = mountCards(root, layersPane, {
+    kinds: VIEWS,
     layers: () => channel.get("watched") ?? [],
     closable: true,
     empty: h(
@@ -39,7 +41,7 @@ export function mountDashboard(root: Root): Part {
     destroy: () => {
       controls.destroy();
       graph.destroy();
-      strips.destroy();
+      cards.destroy();
     },
   };
 }

@@ -1,7 +1,7 @@
 // One view's line to the kernel: traits, requests with their replies, and news of the kernel itself.
 
 import { KernelWatch, type Link } from "./kernel";
-import type { ActionName, Ack, CardWant, Echo, Exact, Fetch, Kind, Reply, Strips, Traits, Want, Window } from "./protocol";
+import type { ActionName, Ack, Cards, CardWant, Echo, Reply, Traits, Want } from "./protocol";
 
 /** The part of anywidget's model that is used; a host may offer less. */
 export interface AnyModel {
@@ -28,7 +28,7 @@ export class Channel {
   readonly kernel: KernelWatch;
   private requests = 0;
   private waiting = new Map<number, Waiting>();
-  private stripsHandlers: ((strips: Strips, buffers: DataView[]) => void)[] = [];
+  private cardsHandlers: ((cards: Cards, buffers: DataView[]) => void)[] = [];
   private errorHandlers: ((message: string) => void)[] = [];
   private detach: (() => void)[] = [];
 
@@ -51,8 +51,8 @@ export class Channel {
     });
   }
 
-  onStrips(handler: (strips: Strips, buffers: DataView[]) => void): void {
-    this.stripsHandlers.push(handler);
+  onCards(handler: (cards: Cards, buffers: DataView[]) => void): void {
+    this.cardsHandlers.push(handler);
   }
 
   onError(handler: (message: string) => void): void {
@@ -77,10 +77,6 @@ export class Channel {
     return reply;
   }
 
-  fetch(kind: Kind, card: CardWant, channel: number, window: Window | null): Promise<Answer<Exact>> {
-    return this.request<Exact>((req): Fetch => ({ type: "fetch", view: this.view, req, kind, card, channel, window }));
-  }
-
   /** Runs `step`; what it throws is shown in the widget instead of being lost in a console. */
   guard(step: () => void): void {
     try {
@@ -102,7 +98,8 @@ export class Channel {
     this.waiting.clear();
   }
 
-  private request<R extends Reply>(message: (req: number) => unknown): Promise<Answer<R>> {
+  /** Sends a message that has a reply of its own. */
+  request<R extends Reply>(message: (req: number) => unknown): Promise<Answer<R>> {
     const req = ++this.requests;
     this.waiting.delete(req - FORGOTTEN_AFTER);
     return new Promise((done, failed) => {
@@ -129,8 +126,8 @@ export class Channel {
   private receive(message: Reply, buffers: DataView[]): void {
     this.kernel.heard();
     if (message?.view !== this.view) return;
-    if (message.type === "strips") {
-      for (const handler of this.stripsHandlers) this.guard(() => handler(message, buffers));
+    if (message.type === "cards") {
+      for (const handler of this.cardsHandlers) this.guard(() => handler(message, buffers));
       return;
     }
     const waiting = this.waiting.get(message.req);

@@ -94,3 +94,13 @@ function fromLab([L, A, B]: Lab): Rgb {
     return Math.max(0, Math.min(255, Math.round(encoded * 255)));
   }) as Rgb;
 }
+
+/** A colour of the style sheet as numbers; `color-mix` and names are resolved by the browser itself. */
+export function resolveColor(css: string): Rgb {
+  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
+  if (!context) return parseHex("#f57c00");
+  context.fillStyle = css;
+  context.fillRect(0, 0, 1, 1);
+  const [r = 0, g = 0, b = 0] = context.getImageData(0, 0, 1, 1).data;
+  return [r, g, b];
+}

@@ -40,6 +40,16 @@ export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** Fills a select, again only where its entries differ: an open one would close. */
+export function setOptions(select: HTMLSelectElement, entries: [value: string, text: string][], value: string): void {
+  const key = JSON.stringify(entries);
+  if (select.dataset.entries !== key) {
+    select.dataset.entries = key;
+    select.replaceChildren(...entries.map(([id, text]) => h("option", { value: id }, text)));
+  }
+  select.value = value;
+}
+
 /** The element with the focus, in the document or the shadow tree that `element` lives in. */
 export function focusedNear(element: Node): Element | null {
   const root = element.getRootNode();

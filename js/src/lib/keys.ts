@@ -1,5 +1,7 @@
 // The keys of the dashboard: one table, which both the key handler and the list under `?` read.
 
+import type { ViewName } from "./protocol";
+
 export type Command =
   | "step_batch"
   | "step_phase"
@@ -11,6 +13,7 @@ export type Command =
   | "filter"
   | "previous_card"
   | "next_card"
+  | `view_${ViewName}`
   | "fit"
   | "copy"
   | "keys"
@@ -32,6 +35,10 @@ const KEYS: KeyEntry[] = [
   { key: "/", command: "filter", text: "filter layers" },
   { key: "[", command: "previous_card", text: "previous card" },
   { key: "]", command: "next_card", text: "next card" },
+  { key: "1", command: "view_strips", text: "strips of the card" },
+  { key: "2", command: "view_histogram", text: "histogram of the card" },
+  { key: "3", command: "view_extremes", text: "extremes of the card" },
+  { key: "4", command: "view_curves", text: "curves of the card" },
   { key: "0", command: "fit", text: "fit the graph" },
   { key: "c", command: "copy", text: "copy the value under the pointer" },
   { key: "?", command: "keys", text: "show these keys" },

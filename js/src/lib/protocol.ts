@@ -5,6 +5,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -117,10 +118,7 @@ export interface Action {
   args: Record<string, unknown>;
 }
 
-export interface CardWant {
-  layer: string;
-  call: number;
-  leaf: number;
+export interface StripsOptions {
   sample: number;
   average: boolean;
   transform: Transform;
@@ -129,6 +127,14 @@ export interface CardWant {
   count: number;
   px: number;
   depth: number;
+}
+
+export interface CardWant {
+  layer: string;
+  call: number;
+  leaf: number;
+  view: ViewName;
+  options: unknown;
 }
 
 export interface Want {
@@ -147,8 +153,12 @@ export interface Fetch {
   type: "fetch";
   view: string;
   req: number;
-  kind: Kind;
   card: CardWant;
+  ask: unknown;
+}
+
+export interface ExactAsk {
+  kind: Kind;
   channel: number;
   window: Window | null;
 }
@@ -211,10 +221,16 @@ export interface Strip {
   buffer: number;
 }
 
+export interface StripsContent {
+  strips: Strip[];
+}
+
 export interface Card {
   layer: string;
   cls: string;
   detail: string;
+  shape: number[];
+  dtype: string;
   call: number;
   calls: number;
   leaf: number;
@@ -222,11 +238,13 @@ export interface Card {
   note: string;
   axes: AxesChoice | null;
   attention: "none" | "off" | "on";
-  strips: Strip[];
+  view: ViewName;
+  failed: string;
+  content: unknown;
 }
 
-export interface Strips {
-  type: "strips";
+export interface Cards {
+  type: "cards";
   view: string;
   seq: number;
   snapshot: number;
@@ -247,12 +265,12 @@ export interface Exact {
 }
 
 export interface Still {
-  strips: Strips | null;
+  cards: Cards | null;
   sizes: number[];
   data: DataView | null;
 }
 
-export type Reply = Echo | Strips | Exact;
+export type Reply = Echo | Cards | Exact;
 
 /** The traits a widget may have; `layers` only where `session.strips(*layers)` names them. */
 export interface Traits {

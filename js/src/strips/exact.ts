@@ -1,8 +1,8 @@
 // Exact values of tiles, fetched from the kernel in pieces and kept for one snapshot.
 
-import type { Channel } from "../lib/channel";
+import type { ViewHost } from "../cards/view";
 import { floatsOf, type Floats } from "../lib/pixels";
-import type { CardWant, Kind, Pair, Window } from "../lib/protocol";
+import type { Exact, ExactAsk, Kind, Pair, Window } from "../lib/protocol";
 
 /** The kernel sends at most this many values at once. */
 export const MOST_VALUES = 262_144;
@@ -10,7 +10,8 @@ const MOST_TILES = 96;
 
 export interface TileKey {
   kind: Kind;
-  want: CardWant;
+  /** What else the values depend on: call, output, sample and so on. */
+  of: string;
   channel: number;
   full: Pair;
 }
@@ -31,7 +32,7 @@ class ExactTile {
   private readonly pieces = new Map<string, Piece>();
 
   constructor(
-    private readonly channel: Channel,
+    private readonly host: ViewHost,
     private readonly key: TileKey,
     private readonly snapshot: number,
     private readonly arrived: () => void,
@@ -78,14 +79,14 @@ class ExactTile {
     if (known) return known;
     const piece: Piece = { values: null, missing: "" };
     this.pieces.set(name, piece);
-    const { kind, want, channel, full } = this.key;
+    const { kind, channel, full } = this.key;
     const window: Window | null = full[0] * full[1] <= MOST_VALUES ? null : [top, Math.min(full[0], top + this.piece[0]), left, Math.min(full[1], left + this.piece[1])];
-    this.channel.fetch(kind, want, channel, window).then(
+    this.host.fetch<Exact>({ kind, channel, window } satisfies ExactAsk).then(
       ({ reply, buffers }) => {
         // A later snapshot's values would not belong to the picture on screen.
         if (reply.missing || reply.snapshot !== this.snapshot) piece.missing = reply.missing || "of another snapshot";
         else piece.values = floatsOf(buffers[0], reply.dtype);
-        this.channel.guard(this.arrived);
+        this.arrived();
       },
       () => undefined,
     );
@@ -98,7 +99,7 @@ export class ExactStore {
   private snapshot = -1;
 
   constructor(
-    private readonly channel: Channel,
+    private readonly host: ViewHost,
     private readonly arrived: () => void,
   ) {}
 
@@ -110,11 +111,10 @@ export class ExactStore {
   }
 
   tile(key: TileKey): ExactTile {
-    const { layer, call, leaf, sample, average, transform, depth } = key.want;
-    const name = JSON.stringify([key.kind, layer, call, leaf, sample, average, transform, depth, key.channel]);
+    const name = `${key.kind} ${key.channel} ${key.of}`;
     let tile = this.tiles.get(name);
     if (!tile) {
-      tile = new ExactTile(this.channel, key, this.snapshot, this.arrived);
+      tile = new ExactTile(this.host, key, this.snapshot, this.arrived);
       this.tiles.set(name, tile);
       const oldest = this.tiles.keys().next().value;
       if (this.tiles.size > MOST_TILES && oldest !== undefined) this.tiles.delete(oldest);

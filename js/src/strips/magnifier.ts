@@ -1,9 +1,10 @@
 // One channel at full resolution, from exact values; until they are here, the tile as it was sent.
 
+import type { Ink } from "../cards/view";
 import { h, setText } from "../lib/dom";
 import { encodeAll } from "../lib/pixels";
 import type { Pair, Strip } from "../lib/protocol";
-import { paintLine, paintRaster, resize, type Ink, type Look } from "./paint";
+import { paintLine, paintRaster, resize, type Look } from "./paint";
 import type { Spot } from "./readout";
 
 const EDGE = 168;

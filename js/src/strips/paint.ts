@@ -1,6 +1,7 @@
 // Paints codes into canvases, at whole device pixels a value. Non-finite values are hatched in the warn colour.
 
-import { lutFor, mapColor, cssColor, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, ZERO, packed, parseHex, type Rgb } from "../lib/colormap";
+import { lutFor, mapColor, cssColor, NAN, NEGATIVE_INFINITY, POSITIVE_INFINITY, ZERO, packed, type Rgb } from "../lib/colormap";
+import type { Ink } from "../cards/view";
 import type { Pair } from "../lib/protocol";
 import type { Theme } from "../lib/theme";
 
@@ -55,12 +56,6 @@ function hatchRow(pixels: Uint32Array, codes: Uint8Array, row: number, columns: 
       }
     }
   }
-}
-
-export interface Ink {
-  line: string;
-  zero: string;
-  warn: string;
 }
 
 /** One line plot: a row of codes, or two rows with the least and the largest of what was pooled. */
@@ -141,14 +136,4 @@ export function paintLegend(canvas: HTMLCanvasElement, look: Look): void {
     context.fillStyle = cssColor(mapColor(look.theme, look.unsigned, share));
     context.fillRect(i, 0, 1, 1);
   }
-}
-
-/** A colour of the style sheet as numbers; `color-mix` and names are resolved by the browser itself. */
-export function resolveColor(css: string): Rgb {
-  const context = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
-  if (!context) return parseHex("#f57c00");
-  context.fillStyle = css;
-  context.fillRect(0, 0, 1, 1);
-  const [r = 0, g = 0, b = 0] = context.getImageData(0, 0, 1, 1).data;
-  return [r, g, b];
 }

@@ -1,5 +1,6 @@
 // One tensor of a card, activations or gradients: head with read-out and scale, the strip, its magnifier.
 
+import type { Ink } from "../cards/view";
 import { h, setText } from "../lib/dom";
 import { formatNonFinite, formatScale, formatValue } from "../lib/format";
 import { icon } from "../lib/icons";
@@ -7,7 +8,7 @@ import { decode } from "../lib/pixels";
 import type { Kind, Strip } from "../lib/protocol";
 import { Bars } from "./bars";
 import { Magnifier } from "./magnifier";
-import { paintLegend, type Ink, type Look } from "./paint";
+import { paintLegend, type Look } from "./paint";
 import { planBar, planTiles } from "./plan";
 import { readingText, spotText, type Reading, type Spot } from "./readout";
 import { TileGrid, type GridEvents } from "./tilegrid";

@@ -2,10 +2,11 @@
 // All tiles are painted on one canvas under their buttons: a canvas each makes a browser slow long before
 // their pixels do (20 cards are 640 tiles).
 
+import type { Ink } from "../cards/view";
 import { h, svg } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Pair, Strip } from "../lib/protocol";
-import { paintLine, paintRaster, resize, type Ink, type Look } from "./paint";
+import { paintLine, paintRaster, resize, type Look } from "./paint";
 import { visibleChannels, type Plan } from "./plan";
 import type { Spot } from "./readout";
 

@@ -1,20 +1,22 @@
-// The cards of a view: which layers they show, what of them is on screen and therefore wanted, and drawing
+// The list of cards: which layers they show, what of them is on screen and therefore wanted, and drawing
 // what comes back once a frame.
 
 import { debounce, focusedNear, h, type Part } from "../lib/dom";
 import { icon } from "../lib/icons";
+import { resolveColor } from "../lib/colormap";
 import { bytesOf, splitBuffers } from "../lib/pixels";
-import type { Strips } from "../lib/protocol";
+import type { Cards } from "../lib/protocol";
 import type { Root } from "../lib/root";
-import { LayerCard, type CardHost, type Display } from "./card";
+import { LayerCard, type CardHost } from "./card";
 import { DisplayBar } from "./display";
-import { ExactStore } from "./exact";
-import { resolveColor, type Ink } from "./paint";
+import type { Display, Frame, Ink, ViewKind } from "./view";
 
 const WANT_DELAY = 24;
 const LATE = 5000;
 
 interface Options {
+  /** The views that a card may show. */
+  kinds: ViewKind[];
   /** Layers to show, in order. */
   layers(): string[];
   /** Whether a card may be closed, which unwatches its layer. */
@@ -23,7 +25,7 @@ interface Options {
   empty: HTMLElement;
 }
 
-export function mountStrips(root: Root, pane: HTMLElement, options: Options): Part & { update(): void } {
+export function mountCards(root: Root, pane: HTMLElement, options: Options): Part & { update(): void } {
   const { channel, commands } = root;
   const display: Display = { sample: 0, average: false, transform: "none" };
   const cards = new Map<string, LayerCard>();
@@ -45,15 +47,15 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
 
   const alive = (): boolean => channel.kernel.link === "live";
   let dirty = new Set<LayerCard>();
-  let frame = 0;
+  let frameId = 0;
   let toAck: number | null = null;
   /** Number of the snapshot received last; on the page it can be read once it is drawn. */
   let shown = -1;
   let receivedAt = 0;
   const drawSoon = (which: Iterable<LayerCard>): void => {
     for (const card of which) dirty.add(card);
-    frame ||= requestAnimationFrame(() => {
-      frame = 0;
+    frameId ||= requestAnimationFrame(() => {
+      frameId = 0;
       const batch = dirty;
       dirty = new Set();
       for (const card of batch) channel.guard(() => card.draw());
@@ -72,7 +74,6 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     });
   };
 
-  const exact = new ExactStore(channel, () => drawSoon(cards.values()));
   let wanted = "";
   const wantNow = (): void => {
     if (!alive() && channel.kernel.link !== "unknown") return;
@@ -87,15 +88,27 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     drawSoon(cards.values());
     wantSoon();
   });
-  const host: CardHost = {
+  const frame: Frame = {
     display,
-    exact,
+    get theme() {
+      return root.theme;
+    },
+    get ink() {
+      return ink;
+    },
+    get warn() {
+      return warn;
+    },
     alive,
     wantSoon,
-    look: (unsigned) => ({ theme: root.theme, unsigned, warn }),
-    ink: () => ink,
-    close: options.closable ? (layer) => host.act("unwatch", { layers: [layer] }) : null,
     act: (name, args) => void channel.action(name, args).catch(() => undefined),
+  };
+  const host: CardHost = {
+    frame,
+    channel,
+    kinds: options.kinds,
+    close: options.closable ? (layer) => frame.act("unwatch", { layers: [layer] }) : null,
+    drawSoon: (card) => drawSoon([card]),
   };
 
   const byElement = new Map<Element, LayerCard>();
@@ -151,33 +164,32 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     wantSoon();
   };
 
-  const receive = (strips: Strips, buffers: Uint8Array[]): void => {
-    exact.begin(strips.snapshot);
-    notes.hidden = strips.notes.length === 0;
-    notes.replaceChildren(...strips.notes.map((note) => h("p", {}, icon("warn", 13), note)));
+  const receive = (message: Cards, buffers: Uint8Array[]): void => {
+    notes.hidden = message.notes.length === 0;
+    notes.replaceChildren(...message.notes.map((note) => h("p", {}, icon("warn", 13), note)));
     const drawn: LayerCard[] = [];
-    for (const data of strips.cards) {
+    for (const data of message.cards) {
       const card = cards.get(data.layer);
       if (!card) continue;
-      card.receive(data, buffers);
+      channel.guard(() => card.receive(data, buffers, message.snapshot));
       drawn.push(card);
     }
     drawSoon(drawn);
     // What the first answer told of the tensors may change what is wanted of them.
     wantSoon();
   };
-  channel.onStrips((strips, buffers) => {
-    toAck = strips.seq;
-    shown = strips.snapshot;
+  channel.onCards((message, buffers) => {
+    toAck = message.seq;
+    shown = message.snapshot;
     receivedAt = performance.now();
     // The frame that confirms is ordered first: a picture that cannot be drawn must not stop those after it.
     drawSoon([]);
-    receive(strips, buffers.map(bytesOf));
+    receive(message, buffers.map(bytesOf));
   });
 
   const showStill = (): void => {
     const still = channel.get("still");
-    if (still?.strips) receive(still.strips, splitBuffers(still.data, still.sizes));
+    if (still?.cards) receive(still.cards, splitBuffers(still.data, still.sizes));
   };
   channel.onLink((link) => {
     if (link === "none") showStill();
@@ -202,10 +214,12 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
     next?.focus({ preventScroll: true });
     next?.scrollIntoView({ block: "nearest" });
   };
+  const focusedCard = (): LayerCard | undefined => [...cards.values()].find(({ element }) => element.contains(focusedNear(element)));
+  for (const { key } of options.kinds.length > 1 ? options.kinds : []) commands.set(`view_${key}`, () => focusedCard()?.show(key) ?? false);
   commands.set("previous_card", () => move(-1));
   commands.set("next_card", () => move(1));
   commands.set("copy", () => {
-    const card = [...cards.values()].find(({ pointedAt }) => pointedAt);
+    const card = [...cards.values()].find(({ reading }) => reading);
     if (!card) return false;
     void card.copy();
     return true;
@@ -213,7 +227,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   list.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     const card = [...cards.values()].find(({ element }) => element.contains(event.target as Node));
-    if (!card?.closeMagnifier()) return;
+    if (!card?.escape()) return;
     event.preventDefault();
     event.stopPropagation();
   });
@@ -224,7 +238,7 @@ export function mountStrips(root: Root, pane: HTMLElement, options: Options): Pa
   return {
     update,
     destroy: () => {
-      cancelAnimationFrame(frame);
+      cancelAnimationFrame(frameId);
       wantSoon.cancel();
       for (const card of cards.values()) card.destroy();
       onScreen.disconnect();

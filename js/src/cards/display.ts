@@ -3,7 +3,7 @@
 import { focusedNear, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Transform } from "../lib/protocol";
-import type { Display } from "./card";
+import type { Display } from "./view";
 
 const TRANSFORMS: [Transform, string, string][] = [
   ["none", "Unchanged", "Values as they are"],

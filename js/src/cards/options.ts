@@ -4,7 +4,7 @@
 import { Cleanup, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
 import { popover } from "../lib/popover";
-import type { ActionName, AxesChoice, Card, Part, Strip } from "../lib/protocol";
+import type { ActionName, AxesChoice, Card, Part } from "../lib/protocol";
 
 interface OptionsHost {
   act(name: ActionName, args: Record<string, unknown>): void;
@@ -48,17 +48,18 @@ export class CardOptions {
     this.attention.addEventListener("change", () => host.act(this.attention.checked ? "watch_attention" : "unwatch_attention", { layers: [layer] }));
   }
 
-  update(card: Card, strip: Strip | undefined, part: Part, alive: boolean): void {
-    const complex = strip?.dtype.startsWith("complex") ?? false;
-    const axes = strip?.layout === "ids" ? null : card.axes;
+  /** `part`: which one of complex values is drawn, where it can be chosen. */
+  update(card: Card, part: Part | undefined, alive: boolean): void {
+    const complex = part !== undefined && card.dtype.startsWith("complex");
+    const { axes } = card;
     this.button.hidden = !axes && !complex && card.attention === "none";
     for (const control of [this.channel, this.batch, this.part, this.attention]) control.disabled = !alive;
     this.partRow.hidden = !complex;
-    this.part.value = part;
+    if (part) this.part.value = part;
     this.attentionRow.hidden = this.attentionNote.hidden = card.attention === "none";
     this.attention.checked = card.attention === "on";
     this.axesRow.hidden = this.axesNote.hidden = !axes;
-    if (axes) this.drawAxes(axes, strip?.shape ?? []);
+    if (axes) this.drawAxes(axes, card.shape);
   }
 
   destroy(): void {

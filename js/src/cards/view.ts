@@ -1,0 +1,75 @@
+// What a view of a layer card is: the card is a shell around one of several, and only the one that is looked at
+// asks the kernel for anything.
+
+import type { Answer } from "../lib/channel";
+import type { ActionName, Card, Part, Reply, Transform, ViewName } from "../lib/protocol";
+import type { Rgb } from "../lib/colormap";
+import type { Theme } from "../lib/theme";
+
+/** How all cards show their values. */
+export interface Display {
+  sample: number;
+  average: boolean;
+  transform: Transform;
+}
+
+/** Colours of the page, as canvases need them. */
+export interface Ink {
+  line: string;
+  zero: string;
+  warn: string;
+}
+
+/** The frame that all cards lie in. */
+export interface Frame {
+  readonly display: Display;
+  readonly theme: Theme;
+  readonly ink: Ink;
+  readonly warn: Rgb;
+  alive(): boolean;
+  /** Says what is wanted now, a little later. */
+  wantSoon(): void;
+  act(name: ActionName, args: Record<string, unknown>): void;
+}
+
+/** What a view needs of its card. */
+export interface ViewHost {
+  readonly layer: string;
+  readonly frame: Frame;
+  /** Asks the kernel's side of this view about one place of the picture. */
+  fetch<R extends Reply>(ask: unknown): Promise<Answer<R>>;
+  /** Something other than an answer changed what is to be drawn. */
+  drawSoon(): void;
+}
+
+/** One view of one card. */
+export interface CardView {
+  /** What lies in the panel. */
+  readonly element: HTMLElement;
+  /** What stands beside the tabs. */
+  readonly tools?: HTMLElement;
+  /** True if it shows one call and one output of the layer, so that these can be chosen. */
+  readonly ofOneCall?: boolean;
+  /** Samples to choose from, as far as known. */
+  readonly samples?: number;
+  /** Which part of complex values is drawn, if that can be chosen. */
+  part?: Part;
+  /** What `c` copies: the value under the pointer, or "". */
+  readonly reading?: string;
+  /** This view's own part of a `CardWant`. */
+  options(): unknown;
+  /** An answer: the card's `content`, the buffers that it points into, and the number of the snapshot. */
+  receive(card: Card, buffers: Uint8Array[], snapshot: number): void;
+  draw(): void;
+  /** The card may have another width: true if it is to be drawn anew. */
+  measure(): boolean;
+  /** True if something was open that Escape closes. */
+  escape?(): boolean;
+  destroy?(): void;
+}
+
+export interface ViewKind {
+  key: ViewName;
+  title: string;
+  make(host: ViewHost): CardView;
+}

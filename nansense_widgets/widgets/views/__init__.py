@@ -1,0 +1,21 @@
+"""The views of a layer card, a module each: from what a session holds to a message and bytes.
+
+To add one: its module here, a line in `VIEWS`, its shapes in `protocol.py`; on the other side its folder in
+`js/src` and a line in `js/src/cards/views.ts`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.source import Source
+from nansense_widgets.widgets.views.base import CardView
+from nansense_widgets.widgets.views.strips import StripsView
+
+__all__ = ["VIEWS", "CardView"]
+
+VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
+    "strips": StripsView,
+}
+"""Made once a widget, when first asked for."""
