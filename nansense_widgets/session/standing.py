@@ -60,9 +60,13 @@ class Standing:
         """Which layers go into the running statistics."""
         return self._stats.scope
 
-    def watch_snapshot(self) -> WatchSnapshot:
-        """The running statistics as they are now: by layer, phase and epoch. Immutable; from any thread."""
-        return self._stats.snapshot()
+    def watch_snapshot(self, *layers: str) -> WatchSnapshot:
+        """The running statistics as they are now: by layer, phase and epoch. Immutable; from any thread.
+
+        Args:
+            layers: names of layers, for those only; layers without statistics are passed over.
+        """
+        return self._stats.snapshot(*layers)
 
     @property
     def live_position(self) -> BatchPosition | None:

@@ -101,7 +101,7 @@ class Watching(Standing):
             ValueError: for anything else.
         """
         self._stats.scope = StatsScope.checked(scope)
-        self._hub.changed()
+        self._hub.redraw()
 
     def set_axes(
         self, layer: str, *, channel: int | str | None = "auto", batch: int | str | None = "auto"

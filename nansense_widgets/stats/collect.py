@@ -59,10 +59,10 @@ class StatsCollector:
             self._buckets.clear()
             self._whole.clear()
 
-    def snapshot(self) -> WatchSnapshot:
-        """All statistics as they are now."""
+    def snapshot(self, *layers: str) -> WatchSnapshot:
+        """All statistics as they are now, or those of some layers."""
         with self._lock:
-            buckets = dict(self._buckets)
+            buckets = {key: bucket for key, bucket in self._buckets.items() if not layers or key[0] in layers}
         stats = {key: bucket.snapshot(*key) for key, bucket in buckets.items()}
         return WatchSnapshot(MappingProxyType(stats))
 
@@ -163,6 +163,7 @@ class _Shared:
         """What is to be added to `stats`, computed once for all that look at it alike."""
         tensor = self._tensor()
         assert tensor is not None  # who asks holds it
+        stats.dtype = tensor.dtype
         suspects = stats.suspects(tensor)
         key = (stats.axis, stats.limit, suspects)
         found = self._summaries.get(key)

@@ -15,6 +15,8 @@ from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.snapshot import WatchSnapshot
 
 __all__ = ["Source"]
 
@@ -38,6 +40,9 @@ class Source(Protocol):
     def watched_layers(self) -> tuple[str, ...]: ...
     @property
     def attention_layers(self) -> tuple[str, ...]: ...
+    @property
+    def stats_scope(self) -> StatsScope: ...
+    def watch_snapshot(self, *layers: str) -> WatchSnapshot: ...
     @property
     def inputs(self) -> InputConfig: ...
     @property

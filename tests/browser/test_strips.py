@@ -238,7 +238,9 @@ def test_thousands_of_channels_scroll(lab: Lab) -> None:
     text = view.point("wide", 4095, 3, 6, scale=7, kind="activations")
     assert value_of(text) == pytest.approx(held(view, "wide", "0, 4095, 3, 6"), rel=1e-3)
     assert (
-        view.tab.evaluate("max(c['options']['count'] for v in session.dashboard()._views.values() for c in v.cards)")
+        view.tab.evaluate(
+            "max(c['options']['count'] for v in session.dashboard()._views.values() for c in v.cards)"
+        )
         < 100
     )
     view.card("wide").get_by_role("button", name="Previous channels").click()
