@@ -14,8 +14,15 @@ from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
-from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot, WatchSnapshot
+from nansense_widgets.stats.snapshot import (
+    LayerStatsSnapshot,
+    ParameterStatsSnapshot,
+    StepSeries,
+    TensorStatsSnapshot,
+    WatchSnapshot,
+)
 
 __all__ = [
     "Architecture",
@@ -31,14 +38,17 @@ __all__ = [
     "LoopFailure",
     "Mode",
     "NansenseError",
+    "ParameterStatsSnapshot",
     "Progress",
     "RunStatus",
     "Schedule",
     "Session",
     "SessionStateError",
     "StatsScope",
+    "StepSeries",
     "TensorStatsSnapshot",
     "UpdateFrequency",
+    "WatchPerformance",
     "WatchSnapshot",
     "histogram_edges",
     "start",

@@ -34,8 +34,8 @@ class Fold(Protocol):
     def layers(self) -> frozenset[str]:
         """Layers whose values it wants."""
 
-    waits_for_axes: bool
-    """Whether the batch is traced, and tells what the axes of its layers are."""
+    is_captured: bool
+    """Whether the batch is shown: it may tell what the axes of its layers are."""
 
     def install(self) -> None:
         """Begin to listen."""

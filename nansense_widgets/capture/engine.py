@@ -28,7 +28,13 @@ class Statistics(Protocol):
     """Who wants the values of every batch, captured or not."""
 
     def begin(
-        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture, *, partly: bool
+        self,
+        position: BatchPosition,
+        watched: Sequence[str],
+        architecture: Architecture,
+        parameter: Callable[[str], torch.Tensor],
+        *,
+        partly: bool,
     ) -> Fold | None:
         """What this batch's values go into; None: nothing is wanted. `partly`: only captured batches come."""
 
@@ -128,7 +134,7 @@ class CaptureEngine:
                 partly = was_anything_compiled()
                 fold = self._fold(position, partly)
                 if fold is not None:
-                    fold.waits_for_axes = captures
+                    fold.is_captured = captures
                 if captures:
                     capture = self._begin(position, pauses, fold)
                     capture.seconds = time.perf_counter() - began
@@ -151,7 +157,9 @@ class CaptureEngine:
     def _fold(self, position: BatchPosition, partly: bool) -> Fold | None:
         if self._stats is None:
             return None
-        return self._stats.begin(position, self.watched, self.architecture, partly=partly)
+        return self._stats.begin(
+            position, self.watched, self.architecture, self.model.get_parameter, partly=partly
+        )
 
     def restart(self) -> None:
         """Another run begins."""

@@ -10,19 +10,28 @@ from __future__ import annotations
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 from torch.nn.modules import module as torch_module
 from torch.optim import optimizer as torch_optimizer
 
-__all__ = ["MODULE_HOOKS", "OPTIMIZER_HOOKS"]
+__all__ = ["MODULE_HOOKS", "OPTIMIZER_HOOKS", "StepListener"]
 
 Listener = TypeVar("Listener")
 
 _KEY = -1
 """Torch counts its own from 0."""
+
+
+class StepListener(Protocol):
+    """Is told of every step of every torch optimizer, on whichever thread it is taken."""
+
+    def before_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A step begins, with these arguments; the first of `args` is the optimizer."""
+
+    def after_step(self, optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """It is over, and did not raise."""
 
 
 class SharedHooks(Generic[Listener]):
@@ -100,7 +109,14 @@ def _before_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if torch.compiler.is_compiling():
         return
     for listener in OPTIMIZER_HOOKS.listeners:
-        listener(optimizer, args, kwargs)
+        listener.before_step(optimizer, args, kwargs)
+
+
+def _after_step(optimizer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    if torch.compiler.is_compiling():
+        return
+    for listener in OPTIMIZER_HOOKS.listeners:
+        listener.after_step(optimizer, args, kwargs)
 
 
 MODULE_HOOKS: SharedHooks[Any] = SharedHooks(
@@ -113,6 +129,9 @@ MODULE_HOOKS: SharedHooks[Any] = SharedHooks(
 )
 """Listeners have `enter(module, args, frame)`, with the frame that calls the hook, and `leave(module, …)`."""
 
-OPTIMIZER_HOOKS: SharedHooks[Callable[[Any, tuple[Any, ...], dict[str, Any]], None]] = SharedHooks(
-    [(torch_optimizer, "_global_optimizer_pre_hooks", _before_step)]
+OPTIMIZER_HOOKS: SharedHooks[StepListener] = SharedHooks(
+    [
+        (torch_optimizer, "_global_optimizer_pre_hooks", _before_step),
+        (torch_optimizer, "_global_optimizer_post_hooks", _after_step),
+    ]
 )

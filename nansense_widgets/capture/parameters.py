@@ -88,7 +88,6 @@ class ParameterWatch:
         self._owner: dict[str, Optimizer] = {}
         self._before: dict[str, _Gradient] = {}
         self.scaling = LossScaling(self._after_scaler)
-        self._step_listener = self._before_step  # one object: each access of a method makes another
 
     def install(self) -> None:
         """Begin to listen."""
@@ -100,7 +99,7 @@ class ParameterWatch:
                         self._owner[name] = optimizer
         # Torch's hook on all optimizers, so that one that `start` was not given, or that the loop made
         # later, is heard too.
-        OPTIMIZER_HOOKS.add(self._step_listener)
+        OPTIMIZER_HOOKS.add(self)
         for parameter in self._parameters.values():
             lazy = isinstance(parameter, UninitializedParameter)
             if not lazy and parameter.requires_grad and parameter.is_leaf:
@@ -110,7 +109,7 @@ class ParameterWatch:
     def remove(self) -> None:
         """Stop listening."""
         self.scaling.remove()
-        OPTIMIZER_HOOKS.remove(self._step_listener)
+        OPTIMIZER_HOOKS.remove(self)
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -214,13 +213,17 @@ class ParameterWatch:
                 if name in self._factors:
                     self._factors[name] = (self._factors[name][0], optimizer)
 
-    def _before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Read the gradients that an optimizer is about to use."""
         if torch.compiler.is_compiling() or threading.get_ident() != self._thread:
             return  # a compiled step: its gradients are read at the batch's end
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)  # args[0] is the optimizer
         if closure is not None:
             return  # a closure (LBFGS) computes the gradients inside the step: they are read after it
         self._read(optimizer)
+
+    def after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Nothing: what a step leaves is read at the batch's end."""
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         if torch.compiler.is_compiling():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from nansense_widgets.capture.architecture import Architecture
@@ -20,8 +21,10 @@ from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_count, checked_timeout
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.stats.collect import StatsCollector
+from nansense_widgets.stats.current import batch_stats
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
-from nansense_widgets.stats.snapshot import WatchSnapshot
+from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 from nansense_widgets.widgets.hub import Hub
 
 __all__ = ["Standing"]
@@ -60,13 +63,43 @@ class Standing:
         """Which layers go into the running statistics."""
         return self._stats.scope
 
-    def watch_snapshot(self, *layers: str) -> WatchSnapshot:
+    def watch_snapshot(self, *, layers: Iterable[str] | None = None) -> WatchSnapshot:
         """The running statistics as they are now: by layer, phase and epoch. Immutable; from any thread.
 
         Args:
-            layers: names of layers, for those only; layers without statistics are passed over.
+            layers: names of layers, to copy theirs only; None: all.
+
+        Raises:
+            TypeError: if `layers` is a string, or one of them is none.
         """
-        return self._stats.snapshot(*layers)
+        if layers is None:
+            return self._stats.snapshot()
+        wanted = (layers,) if isinstance(layers, str) else tuple(layers)
+        if isinstance(layers, str) or any(not isinstance(name, str) for name in wanted):
+            raise TypeError(f"layers={layers!r} must be several names of layers, such as ['conv1', 'fc']")
+        return self._stats.snapshot(frozenset(wanted))
+
+    @property
+    def watch_performance(self) -> WatchPerformance:
+        """How much the running statistics keep by channel."""
+        return self._stats.performance
+
+    def current_batch_stats(self, layer: str) -> LayerStatsSnapshot | None:
+        """Statistics of the last captured batch, for any layer in `snapshot`, whether it is collected or not.
+
+        Computed anew at each call, from any thread; None before the first batch and for other layers.
+
+        Raises:
+            ValueError: if there is no layer of this name.
+        """
+        if self._capture is None:
+            return None
+        if layer not in self.architecture.nodes:
+            raise ValueError(f"layer={layer!r} is no layer of this model; see session.layer_names")
+        snapshot = self.snapshot
+        if snapshot is None:
+            return None
+        return batch_stats(snapshot, layer, self.architecture, self.watch_performance.channel_limit)
 
     @property
     def live_position(self) -> BatchPosition | None:

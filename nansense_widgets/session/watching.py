@@ -103,6 +103,31 @@ class Watching(Standing):
         self._stats.scope = StatsScope.checked(scope)
         self._hub.redraw()
 
+    def set_watch_performance(
+        self,
+        *,
+        channel_limit: int | None = None,
+        samples_per_channel: int | None = None,
+        average_galleries: bool | None = None,
+    ) -> None:
+        """How much the running statistics keep by channel. What is not given stays as it is.
+
+        It holds for statistics that begin from now on, that is from the next phase or epoch of a layer.
+
+        Args:
+            channel_limit: first channels of a layer that have a histogram and extreme patches of their own
+                (16 at first, at most 4,096). Dead channels are counted over all channels in any case.
+            samples_per_channel: patches kept of a channel at either end (5 at first, at most 64).
+            average_galleries: whether samples are kept by their channel's mean response too (True at first).
+
+        Raises:
+            TypeError, ValueError: for a wrong argument, naming it.
+        """
+        self._stats.performance = self._stats.performance.changed(
+            channel_limit, samples_per_channel, average_galleries
+        )
+        self._hub.changed()
+
     def set_axes(
         self, layer: str, *, channel: int | str | None = "auto", batch: int | str | None = "auto"
     ) -> None:

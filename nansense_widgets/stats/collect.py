@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,9 +20,11 @@ from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.stats.accumulate import CHANNEL_LIMIT, Summary, TensorStats, summarise
+from nansense_widgets.stats.accumulate import Summary, TensorStats, summarise
+from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
+from nansense_widgets.stats.steps import ParameterBucket, StepWatch
 
 __all__ = ["BatchFold", "StatsCollector"]
 
@@ -38,40 +42,110 @@ class StatsCollector:
 
     def __init__(self) -> None:
         self.scope = StatsScope.NONE  # nothing shows them yet, and they cost time in every batch
-        self.channel_limit = CHANNEL_LIMIT
+        self.performance = WatchPerformance()
         self._buckets: dict[Key, _Bucket] = {}
         self._whole: dict[tuple[str, str], list[Key]] = {}
+        self._parameters: dict[Key, ParameterBucket] = {}
+        self._whole_parameters: dict[tuple[str, str], list[Key]] = {}
+        self._owned: dict[str, tuple[str, ...]] = {}
         self._lock = threading.Lock()
 
     def begin(
-        self, position: BatchPosition, watched: Sequence[str], architecture: Architecture, *, partly: bool
+        self,
+        position: BatchPosition,
+        watched: Sequence[str],
+        architecture: Architecture,
+        parameter: Callable[[str], torch.Tensor],
+        *,
+        partly: bool,
     ) -> BatchFold | None:
-        """What one batch folds into; None if nothing is collected."""
+        """What one batch folds into; None if nothing is collected.
+
+        Args:
+            position: of the batch.
+            watched: watched layers.
+            architecture: what is known of the model.
+            parameter: gives the model's parameter of a name.
+            partly: whether only captured batches come.
+        """
         if self.scope is StatsScope.NONE:
             return None
-        scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
         layers = frozenset(watched if self.scope is StatsScope.WATCHED else architecture.nodes)
-        return BatchFold(self, position, layers, scopes, architecture, partly) if layers else None
+        if not layers:
+            return None
+        scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
+        steps = StepWatch(
+            self._parameters_of(layers, architecture, parameter),
+            functools.partial(self.parameter_bucket, position),
+            position,
+        )
+        return BatchFold(self, position, layers, scopes, architecture, steps, partly)
+
+    def _parameters_of(
+        self, layers: Iterable[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        found: dict[str, torch.Tensor] = {}
+        for layer in layers:
+            node = architecture.nodes.get(layer)
+            if node is None or not node.parameters:
+                continue
+            self._owned[layer] = node.parameters
+            for name in node.parameters:
+                with suppress(AttributeError):  # the model has lost it
+                    found[name] = parameter(name)
+        return found
+
+    def parameter_bucket(self, position: BatchPosition, name: str) -> ParameterBucket:
+        """The bucket of a parameter in a batch."""
+        key = (name, position.phase, position.epoch)
+        bucket = self._parameters.get(key)
+        if bucket is None:
+            bucket = ParameterBucket()
+            with self._lock:
+                self._parameters[key] = bucket
+                whole = self._whole_parameters.setdefault(key[:2], [])
+                whole.append(key)
+                if len(whole) > WHOLE_EPOCHS:
+                    self._parameters[whole.pop(0)].shorten()
+        return bucket
 
     def restart(self) -> None:
         """Another run begins: its epochs are not those of the last one."""
         with self._lock:
             self._buckets.clear()
             self._whole.clear()
+            self._parameters.clear()
+            self._whole_parameters.clear()
 
-    def snapshot(self, *layers: str) -> WatchSnapshot:
+    def rewind_to_epoch(self, epoch: int) -> None:
+        """Drop what was collected in this epoch and those after it: they will come again."""
+        with self._lock:
+            for buckets in (self._buckets, self._parameters):
+                for key in [key for key in buckets if key[2] >= epoch]:
+                    del buckets[key]
+            for whole in (self._whole, self._whole_parameters):
+                for name, keys in whole.items():
+                    whole[name] = [key for key in keys if key[2] < epoch]
+
+    def snapshot(self, layers: Collection[str] | None = None) -> WatchSnapshot:
         """All statistics as they are now, or those of some layers."""
         with self._lock:
-            buckets = {key: bucket for key, bucket in self._buckets.items() if not layers or key[0] in layers}
+            buckets = {key: b for key, b in self._buckets.items() if layers is None or key[0] in layers}
+            owned = {name: of for name, of in self._owned.items() if layers is None or name in layers}
+            wanted = {name for of in owned.values() for name in of}
+            parameters = {key: bucket for key, bucket in self._parameters.items() if key[0] in wanted}
         stats = {key: bucket.snapshot(*key) for key, bucket in buckets.items()}
-        return WatchSnapshot(MappingProxyType(stats))
+        of_parameters = {key: bucket.snapshot(*key) for key, bucket in parameters.items()}
+        return WatchSnapshot(
+            MappingProxyType(stats), MappingProxyType(of_parameters), MappingProxyType(owned)
+        )
 
     def bucket(self, layer: str, position: BatchPosition, channel_axis: int | None) -> _Bucket:
         """The bucket of a layer in a batch, made when its first value comes."""
         key = (layer, position.phase, position.epoch)
         bucket = self._buckets.get(key)
         if bucket is None or bucket.is_collapsed:
-            bucket = _Bucket(channel_axis, self.channel_limit)
+            bucket = _Bucket(channel_axis, self.performance.channel_limit)
             with self._lock:
                 self._buckets[key] = bucket
                 self._keep_whole(key)
@@ -191,15 +265,17 @@ class BatchFold:
         layers: frozenset[str],
         scopes: frozenset[str],
         architecture: Architecture,
+        steps: StepWatch,
         partly: bool,
     ) -> None:
         self.layers = layers
+        self._steps = steps
         self._scopes = scopes
         self._partly = partly
         self._collector = collector
         self._position = position
         self._architecture = architecture
-        self.waits_for_axes = False
+        self.is_captured = False
         self._budget = Budget()
         self._last: _Shared | None = None
         self._last_gradient: _Shared | None = None
@@ -212,10 +288,12 @@ class BatchFold:
     def install(self) -> None:
         """Begin to listen."""
         self._scaling.install()
+        self._steps.install()
 
     def remove(self) -> None:
         """Stop listening."""
         self._scaling.remove()
+        self._steps.remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -285,15 +363,16 @@ class BatchFold:
     def _fold(self, output: _Output, shared: _Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
         unknown = not self._architecture.traced and self._axes(output) is None
         size = tensor.numel() * tensor.element_size()
-        if unknown and self.waits_for_axes and size <= TENSOR_BYTES and self._budget.admits(size):
+        if unknown and self.is_captured and size <= TENSOR_BYTES and self._budget.admits(size):
             # The first forward tells the axes of many layers, but only when it is over.
             self._waiting.append((output, tensor.detach().clone(), gradient))
             return
         self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
 
     def finish(self, architecture: Architecture) -> None:
-        """Fold what had to wait for the axes."""
+        """The batch is over: fold what had to wait for the axes, sample the weights that are shown."""
         self._architecture = architecture
+        self._steps.finish(sample=self.is_captured)
         with unobserved():
             for output, tensor, gradient in self._waiting:
                 self._fold_late(output, tensor, gradient)

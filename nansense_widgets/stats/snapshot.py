@@ -6,12 +6,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
+from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bins import BINS, histogram_edges
 from nansense_widgets.stats.rows import RowCounts
 
-__all__ = ["LayerStatsSnapshot", "TensorStatsSnapshot", "WatchSnapshot"]
+__all__ = [
+    "LayerStatsSnapshot",
+    "ParameterStatsSnapshot",
+    "StepSeries",
+    "TensorStatsSnapshot",
+    "WatchSnapshot",
+]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Kept of an epoch whose histogram has gone."""
@@ -162,14 +171,70 @@ class LayerStatsSnapshot:
 
 
 @dataclass(frozen=True)
+class StepSeries:
+    """One number for each optimizer step of a parameter in one phase of one epoch.
+
+    Attributes:
+        steps: steps measured.
+        mean: over the steps whose number is finite; NaN before any.
+        min: the least finite number.
+        max: the largest finite number.
+        nonfinite: steps whose number is NaN or infinite.
+        batches: index of the batch of each of the last (up to 1,024) steps: int64 of shape (kept,). Empty for
+            epochs before the last two.
+        values: the numbers of these steps: float64 of shape (kept,).
+    """
+
+    steps: int = 0
+    mean: float = math.nan
+    min: float = math.nan
+    max: float = math.nan
+    nonfinite: int = 0
+    batches: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
+    values: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64), repr=False)
+
+
+@dataclass(frozen=True)
+class ParameterStatsSnapshot:
+    """Statistics of one parameter in one phase of one epoch.
+
+    Attributes:
+        name: as in `model.named_parameters()`.
+        phase: e.g. `train`.
+        epoch: counted from 0.
+        weight: of its values when they were sampled.
+        sampled: the batch of the sample: the epoch's first one, before it, or the last one captured or the
+            last of the phase, after it.
+        gradient_norm: Euclidean norm of the gradient that a torch optimizer stepped with (after clipping),
+            without the scale of a `GradScaler`. A step that a scaler skipped is not counted.
+        update_ratio: norm of what the step changed over the norm of the weights before it. Around 1e-3 is
+            common. NaN where all weights were zero.
+        note: why something was not measured; else empty.
+    """
+
+    name: str
+    phase: str
+    epoch: int
+    weight: TensorStatsSnapshot
+    sampled: BatchPosition | None
+    gradient_norm: StepSeries
+    update_ratio: StepSeries
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class WatchSnapshot:
     """All statistics at one moment.
 
     Attributes:
         stats: by (layer, phase, epoch).
+        parameters: by (parameter, phase, epoch).
+        owned: layer to the names of the parameters it owns or, for an op, uses directly.
     """
 
     stats: Mapping[tuple[str, str, int], LayerStatsSnapshot] = field(default_factory=dict)
+    parameters: Mapping[tuple[str, str, int], ParameterStatsSnapshot] = field(default_factory=dict)
+    owned: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __repr__(self) -> str:  # the default one would print all of it
         layers = {layer for layer, _, _ in self.stats}
@@ -188,3 +253,27 @@ class WatchSnapshot:
         """Statistics of a layer in a phase, by epoch. Of older epochs scalars and quantiles only."""
         found = [stats for (name, of, _), stats in self.stats.items() if name == layer and of == phase]
         return sorted(found, key=lambda stats: stats.epoch)
+
+    def parameter_history(self, layer: str) -> dict[str, list[ParameterStatsSnapshot]]:
+        """Parameter to its statistics in every phase and epoch, by epoch; empty if the layer has none."""
+        found: dict[str, list[ParameterStatsSnapshot]] = {}
+        for name in self.owned.get(layer, ()):
+            entries = [stats for (of, _, _), stats in self.parameters.items() if of == name]
+            if entries:
+                found[name] = sorted(entries, key=lambda stats: stats.epoch)
+        return found
+
+    def weight_history(self, layer: str) -> dict[str, list[tuple[int, TensorStatsSnapshot]]]:
+        """Parameter to its weights, one sample an epoch (the last one taken), by epoch."""
+        history: dict[str, list[tuple[int, TensorStatsSnapshot]]] = {}
+        for name, entries in self.parameter_history(layer).items():
+            last: dict[int, ParameterStatsSnapshot] = {}
+            for entry in entries:
+                if entry.sampled is None:
+                    continue
+                known = last.get(entry.epoch)
+                # Of an epoch's phases the one that steps is the one that changes the weights.
+                if known is None or entry.update_ratio.steps >= known.update_ratio.steps:
+                    last[entry.epoch] = entry
+            history[name] = [(epoch, entry.weight) for epoch, entry in sorted(last.items())]
+        return history

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
-from nansense_widgets.stats.batch import batch_stats
+from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot
 from nansense_widgets.widgets import protocol_statistics
@@ -47,7 +47,7 @@ class LayerStatistics:
     @staticmethod
     def of(source: Source, layer: str, batch: LayerStatsSnapshot | None) -> LayerStatistics:
         """All that is known of a layer now; `batch` as `BatchStatistics` gives it."""
-        stats = source.watch_snapshot(layer).stats.values()
+        stats = source.watch_snapshot(layers=[layer]).stats.values()
         whole = [stat for stat in stats if _is_whole(stat)]
         whole.sort(key=lambda stat: stat.epoch, reverse=True)
         rows = {f"{stat.phase}:{stat.epoch}": stat for stat in whole}
@@ -107,7 +107,9 @@ class BatchStatistics:
         architecture = self._source.architecture
         key = f"{layer} {architecture.nodes[layer].axes_rule if layer in architecture.nodes else None}"
         if key not in self._known:
-            self._known[key] = batch_stats(snapshot, layer, architecture)
+            limit = self._source.watch_performance.channel_limit
+            stats = batch_stats(snapshot, layer, architecture, limit)
+            self._known[key] = stats if stats is not None and _has_values(stats) else None
         return self._known[key]
 
 
@@ -130,6 +132,14 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _has_values(stats: LayerStatsSnapshot) -> bool:
+    return any(_size(tensor) for tensor in (stats.activations, stats.gradients))
+
+
+def _size(stats: TensorStatsSnapshot) -> int:
+    return stats.n + stats.nan + stats.posinf + stats.neginf
+
+
 def _is_whole(stats: LayerStatsSnapshot) -> bool:
     """Whether its histograms are kept, or nothing has come yet."""
     return not stats.activations.quantiles and not stats.gradients.quantiles
@@ -148,9 +158,8 @@ def _hint(source: Source, layer: str, some: bool) -> tuple[str, protocol_statist
 
 
 def _numbers(stats: TensorStatsSnapshot, missing: str) -> protocol_statistics.Numbers:
-    some = stats.n + stats.nan + stats.posinf + stats.neginf
     return {
-        "missing": "" if some else missing,
+        "missing": "" if _size(stats) else missing,
         "n": stats.n,
         "mean": finite(stats.mean),
         "std": finite(stats.std),

@@ -1,0 +1,278 @@
+"""What optimizer steps do to parameters: gradient norms, update-to-weight ratios; weights once an epoch."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch.optim import Optimizer
+
+from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
+from nansense_widgets.capture.values import unobserved, unreadable
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.stats.accumulate import TensorStats, as_numbers
+from nansense_widgets.stats.snapshot import ParameterStatsSnapshot, StepSeries, TensorStatsSnapshot
+
+__all__ = ["ParameterBucket", "StepWatch"]
+
+Number = float | torch.Tensor
+"""A number, or on an accelerator a tensor of it, which is fetched later."""
+
+RECENT = 1024
+"""Steps of an epoch whose values are kept one by one, those taken last."""
+
+WAITING = 64
+"""Values that may wait on an accelerator before they are fetched, all at once."""
+
+ROW = 256
+
+_TINY, _HUGE = 1e-12, 1e15
+"""Norms between these have squares that float32 can hold."""
+
+
+class _Series:
+    """Adds up one number a step."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[int, float]] = deque(maxlen=RECENT)
+        self._count = 0
+        self._total = 0.0
+        self._low, self._high = float("inf"), float("-inf")
+        self._nonfinite = 0
+        self._waiting: list[tuple[int, torch.Tensor]] = []
+
+    def add(self, batch: int, value: Number) -> None:
+        if isinstance(value, torch.Tensor):
+            self._waiting.append((batch, value))
+            if len(self._waiting) >= WAITING:
+                self._fetch()
+        else:
+            self._add(batch, value)
+
+    def _add(self, batch: int, value: float) -> None:
+        self._recent.append((batch, value))
+        if not np.isfinite(value):
+            self._nonfinite += 1
+            return
+        self._count += 1
+        self._total += value
+        self._low, self._high = min(self._low, value), max(self._high, value)
+
+    def _fetch(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if waiting:
+            values = torch.stack([value.double() for _, value in waiting]).tolist()
+            for (batch, _), value in zip(waiting, values, strict=True):
+                self._add(batch, value)
+
+    def snapshot(self) -> StepSeries:
+        self._fetch()
+        return StepSeries(
+            steps=self._count + self._nonfinite,
+            mean=self._total / self._count if self._count else float("nan"),
+            min=self._low if self._count else float("nan"),
+            max=self._high if self._count else float("nan"),
+            nonfinite=self._nonfinite,
+            batches=np.array([batch for batch, _ in self._recent], np.int64),
+            values=np.array([value for _, value in self._recent], np.float64),
+        )
+
+    def shorten(self) -> None:
+        """Keep the sums only."""
+        self._fetch()
+        self._recent.clear()
+
+    @property
+    def nbytes(self) -> int:
+        return 100 * len(self._recent)  # a tuple of two numbers
+
+
+class ParameterBucket:
+    """One parameter in one phase of one epoch."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._gradient, self._update = _Series(), _Series()
+        self._weight = TensorStatsSnapshot()
+        self._sampled: BatchPosition | None = None
+        self._note = ""
+
+    @property
+    def is_sampled(self) -> bool:
+        return self._sampled is not None
+
+    def sample(self, parameter: torch.Tensor, position: BatchPosition) -> None:
+        """Take the weights as they are now."""
+        if why := unreadable(parameter):
+            self._note = why
+            return
+        stats = TensorStats(None)
+        stats.fold(parameter.cpu())
+        with self._lock:
+            self._weight, self._sampled = stats.snapshot(), position
+
+    def stepped(self, batch: int, gradient: Number | None, update: float | torch.Tensor) -> None:
+        with self._lock:
+            if gradient is not None:
+                self._gradient.add(batch, gradient)
+            self._update.add(batch, update)
+
+    def note(self, why: str) -> None:
+        self._note = why
+
+    def shorten(self) -> None:
+        """Another epoch has begun: its single steps and the histogram of its weights are kept no longer."""
+        with self._lock:
+            self._gradient.shorten()
+            self._update.shorten()
+            if self._weight.hist is not None:
+                self._weight = self._weight.collapsed()
+
+    @property
+    def nbytes(self) -> int:
+        hist = self._weight.hist
+        return self._gradient.nbytes + self._update.nbytes + (0 if hist is None else hist.nbytes)
+
+    def snapshot(self, name: str, phase: str, epoch: int) -> ParameterStatsSnapshot:
+        with self._lock:
+            return ParameterStatsSnapshot(
+                name,
+                phase,
+                epoch,
+                weight=self._weight,
+                sampled=self._sampled,
+                gradient_norm=self._gradient.snapshot(),
+                update_ratio=self._update.snapshot(),
+                note=self._note,
+            )
+
+
+class StepWatch:
+    """Listens to the optimizer steps of one batch.
+
+    Args:
+        parameters: those to look at, by name.
+        bucket: gives the bucket of a name in this batch.
+        position: of the batch.
+    """
+
+    def __init__(
+        self,
+        parameters: Mapping[str, torch.Tensor],
+        bucket: Callable[[str], ParameterBucket],
+        position: BatchPosition,
+    ) -> None:
+        self._parameters = parameters
+        self._names = {id(parameter): name for name, parameter in parameters.items()}
+        self._bucket = bucket
+        self._position = position
+        self._thread = threading.get_ident()
+        self._before: dict[str, torch.Tensor] = {}
+        self._gradients: dict[str, Number] = {}
+
+    def install(self) -> None:
+        """Begin to listen; sample weights that this epoch has not seen yet."""
+        with unobserved():
+            for name, parameter in self._parameters.items():
+                if not self._bucket(name).is_sampled:
+                    self._sample(name, parameter)
+        OPTIMIZER_HOOKS.add(self)
+
+    def remove(self) -> None:
+        """Stop listening."""
+        OPTIMIZER_HOOKS.remove(self)
+        self._before.clear()
+
+    def finish(self, *, sample: bool) -> None:
+        """The batch is over; `sample` the weights once more."""
+        if sample or self._position.is_last_in_phase:
+            with unobserved():
+                for name, parameter in self._parameters.items():
+                    self._sample(name, parameter)
+
+    def before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep the weights that a step is about to change, and the norms of the gradients it uses."""
+        if threading.get_ident() != self._thread:
+            return
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        with unobserved():
+            for name, parameter in self._of(optimizer):
+                if closure is None and parameter.grad is None:
+                    continue
+                try:
+                    self._before[name] = parameter.detach().clone()
+                    if closure is None:  # a closure computes the gradients inside the step
+                        self._read_gradient(name, parameter, optimizer)
+                except Exception as error:  # an instrument must not end the run
+                    self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
+
+    def after_step(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        """Compare."""
+        if threading.get_ident() != self._thread:
+            return
+        with unobserved():
+            for name, parameter in self._of(optimizer):
+                if name not in self._before:
+                    continue
+                try:
+                    self._compare(name, parameter, optimizer)
+                except Exception as error:
+                    self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
+
+    def _of(self, optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
+        found = []
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name = self._names.get(id(parameter))
+                if name is not None and not unreadable(parameter):
+                    found.append((name, parameter))
+        return found
+
+    def _read_gradient(self, name: str, parameter: torch.Tensor, optimizer: Optimizer) -> None:
+        if parameter.grad is None:
+            return
+        found = norm(parameter.grad)
+        # A fused optimizer is given the scale of a GradScaler and divides by it in its own step.
+        scale = getattr(optimizer, "grad_scale", None)
+        self._gradients[name] = found if scale is None else found / scale.to(parameter.device).squeeze()
+
+    def _compare(self, name: str, parameter: torch.Tensor, optimizer: Optimizer) -> None:
+        if name not in self._gradients:
+            self._read_gradient(name, parameter, optimizer)
+        before = self._before.pop(name)
+        size = norm(before)
+        change = norm(torch.sub(parameter.detach(), before, out=before))
+        # Of weights that are all zero, as biases often are at first, there is no ratio.
+        update = change / size if isinstance(size, torch.Tensor) or size else float("nan")
+        self._bucket(name).stepped(self._position.batch_idx, self._gradients.pop(name, None), update)
+
+    def _sample(self, name: str, parameter: torch.Tensor) -> None:
+        try:
+            self._bucket(name).sample(parameter.detach(), self._position)
+        except Exception as error:
+            self._bucket(name).note(f"not sampled: {type(error).__name__}: {error}")
+
+
+def norm(tensor: torch.Tensor) -> Number:
+    """Euclidean norm of all values: a number, or on an accelerator a tensor, for which nothing waits."""
+    tensor = tensor.detach()
+    if tensor.layout is not torch.strided:  # gradients of sparse embeddings
+        tensor = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.to_dense()
+    if tensor.device.type != "cpu":
+        exact = tensor.dtype in (torch.float64, torch.complex128)
+        wide = torch.complex64 if tensor.is_complex() else torch.float32
+        found: torch.Tensor = torch.linalg.vector_norm(tensor, dtype=None if exact else wide)
+        return found
+    values = as_numbers(tensor).view(-1)
+    whole = values.numel() // ROW * ROW
+    # In float32 along short rows, in float64 over them.
+    rows = torch.linalg.vector_norm(values[:whole].view(-1, ROW), dim=1).numpy().astype(np.float64)
+    rest = values[whole:].numpy().astype(np.float64)
+    size = float(np.sqrt(rows @ rows + rest @ rest))
+    if _TINY < size < _HUGE:
+        return size
+    return float(torch.linalg.vector_norm(values, dtype=torch.float64))
