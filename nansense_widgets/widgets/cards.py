@@ -11,7 +11,7 @@ from typing import Any
 import traitlets
 
 from nansense_widgets.widgets import protocol
-from nansense_widgets.widgets._base import SessionWidget
+from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_statistics import HistogramOptions
 from nansense_widgets.widgets.state import position_payload
@@ -98,6 +98,11 @@ class CardsPart(SessionWidget):
             reply, buffers = self._painter.fetch(message["card"], message["ask"])
             reply["view"], reply["req"] = name, int(message.get("req", 0))
             self.send(reply, buffers)
+        elif kind == "script":
+            script = protocol.Script(
+                type="script", view=name, req=int(message.get("req", 0)), name=message["name"]
+            )
+            self.send(script, [view_script(message["name"])])
         else:
             super().handle(message)
 

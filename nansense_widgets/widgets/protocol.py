@@ -224,6 +224,15 @@ class Fetch(TypedDict):
     """What the view is asked, e.g. an `ExactAsk`."""
 
 
+class ScriptRequest(TypedDict):
+    """Ask for the script of a view that is not part of the widget's own. The reply is a `Script`."""
+
+    type: Literal["script"]
+    view: str
+    req: int
+    name: ViewName
+
+
 class ExactAsk(TypedDict):
     """View Strips: exact values of one tile (for hover and for the magnifier). The reply is an `Exact`."""
 
@@ -368,6 +377,15 @@ class Cards(TypedDict):
     notes: list[str]
     """What else happened in the batch, e.g. a step that was skipped."""
     cards: list[Card]
+
+
+class Script(TypedDict):
+    """The script of a view: one buffer, an ES module. A widget's own script lies in every saved notebook."""
+
+    type: Literal["script"]
+    view: str
+    req: int
+    name: ViewName
 
 
 class Exact(TypedDict):
