@@ -85,9 +85,10 @@ function niceStep(rough: number): number {
   return power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
 }
 
-export function tickText(value: number): string {
+/** A number of an axis, to so many digits. */
+export function tickText(value: number, digits = 3): string {
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (size >= 1e-2 && size < 1e4) return String(Number(value.toPrecision(3)));
-  return value.toExponential(2).replace(/\.?0*e\+?/, "e");
+  if (size >= 1e-2 && size < 1e4) return String(Number(value.toPrecision(digits)));
+  return value.toExponential(digits - 1).replace(/\.?0*e\+?/, "e");
 }

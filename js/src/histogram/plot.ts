@@ -1,13 +1,13 @@
 // The histogram of one tensor: bars, the outline of a second one, a bar of zeros apart, and a cursor over them.
 
 import { h, setText, svg } from "../lib/dom";
-import { formatCount, formatValue } from "../lib/format";
+import { formatCount } from "../lib/format";
 import { icon } from "../lib/icons";
 import type { Kind } from "../lib/protocol";
 import type { Bars } from "../lib/protocol_statistics";
 import { axisFor, tickText, type Axis, type Scale } from "./axis";
 import { floatRange, subnormal } from "./bands";
-import { barsOf, rangeOf, type Bar, type Counts } from "./bins";
+import { barsOf, edge, rangeOf, type Bar, type Counts } from "./bins";
 import { heightsFor, type Height, type Heights } from "./heights";
 
 export interface PlotChoice {
@@ -60,13 +60,13 @@ export class Plot {
     readonly kind: Kind,
     private readonly events: PlotEvents,
   ) {
-    this.focus = h("div", { class: "hplot", role: "slider", tabindex: 0, "aria-label": `Bars of ${kind}` }, this.top);
+    this.focus = h("div", { class: "hplot", role: "slider", tabindex: 0, "aria-label": `Bars of ${kind}` });
     this.focus.append(this.picture);
     this.focus.addEventListener("pointermove", (event) => this.point(this.barAt(event.clientX - this.focus.getBoundingClientRect().left)));
     this.focus.addEventListener("pointerleave", () => this.point(null));
     this.focus.addEventListener("blur", () => this.point(null));
     this.focus.addEventListener("keydown", (event) => this.move(event));
-    this.element = h("div", { class: "hpanel", "data-kind": kind }, h("div", { class: "sh" }, h("h4", {}, TITLES[kind]), this.facts), this.readout, this.missing, this.focus, this.bandNote);
+    this.element = h("div", { class: "hpanel", "data-kind": kind }, h("div", { class: "sh" }, h("h4", {}, TITLES[kind]), this.facts), this.readout, this.missing, this.top, this.focus, this.bandNote);
   }
 
   /** What `c` copies. */
@@ -79,7 +79,7 @@ export class Plot {
     const [first] = series;
     const some = series.filter(({ bars }) => !bars.missing);
     this.missing.hidden = first !== undefined && !first.bars.missing;
-    this.focus.hidden = this.readout.hidden = !some.length || first?.bars.missing !== "";
+    this.focus.hidden = this.readout.hidden = this.top.hidden = !some.length || first?.bars.missing !== "";
     setText(this.missing, first?.bars.missing ?? "");
     this.drawFacts(first?.bars);
     this.bandNote.hidden = true;
@@ -104,6 +104,14 @@ export class Plot {
     // The bar under the cursor may be a little different one now.
     this.at = this.at && this.same(this.at);
     this.drawCursor();
+  }
+
+  /** Other values are shown: what was said of those before does not hold for them. */
+  renew(): void {
+    if (!this.at) return;
+    this.samples = "";
+    this.drawCursor();
+    this.events.point(this.at);
   }
 
   /** What the kernel said of the bar under the cursor. */
@@ -135,7 +143,7 @@ export class Plot {
 
   private rect(bar: Bar, n: number): string {
     const [a, b] = this.left(bar);
-    const tall = Math.max(1, (this.shown?.heights.of(bar, n) ?? 0) * (HEIGHT - 14));
+    const tall = Math.max(1, (this.shown?.heights.of(bar, n) ?? 0) * (HEIGHT - 12));
     return `M${a.toFixed(2)} ${HEIGHT}V${(HEIGHT - tall).toFixed(2)}H${b.toFixed(2)}V${HEIGHT}Z`;
   }
 
@@ -146,11 +154,11 @@ export class Plot {
   /** One line over neighbouring bars. */
   private outline(bars: Bar[], n: number): string {
     let path = "";
-    let end = NaN;
+    let end = -Infinity;
     for (const bar of bars) {
       const [a, b] = this.left(bar);
-      const top = (HEIGHT - Math.max(1, (this.shown?.heights.of(bar, n) ?? 0) * (HEIGHT - 14))).toFixed(2);
-      if (Math.abs(a - end) > 0.01) path += `${Number.isNaN(end) ? "" : `V${HEIGHT}`}M${a.toFixed(2)} ${HEIGHT}`;
+      const top = (HEIGHT - Math.max(1, (this.shown?.heights.of(bar, n) ?? 0) * (HEIGHT - 12))).toFixed(2);
+      if (Math.abs(a - end) > 0.01) path += `${path && `V${HEIGHT}`}M${a.toFixed(2)} ${HEIGHT}`;
       path += `V${top}H${b.toFixed(2)}`;
       end = b;
     }
@@ -182,7 +190,8 @@ export class Plot {
     this.bandNote.hidden = !on;
     if (on) setText(this.bandNote, range ? `${bars.dtype}: subnormal below ${tickText(range.tiny)} (${shareText(subnormal(counts, range) / bars.n)} of the values), overflow from ${tickText(range.end)}` : `${bars.dtype || "these values"}: no float whose range can be reached here`);
     const [from, to] = rangeOf(counts) ?? [0, 0];
-    const parts: [number, number][] = !range ? [] : [[-range.tiny, range.tiny], [range.end, Infinity], [-Infinity, -range.end]];
+    const below: [number, number][] = range && counts.count && edge(counts.first) < range.tiny ? [[-range.tiny, range.tiny]] : [];
+    const parts: [number, number][] = range ? [...below, [range.end, Infinity], [-Infinity, -range.end]] : [];
     const path = parts.map(([low, high]) => {
       const [a, b] = [Math.max(low, from), Math.min(high, to)];
       return a < b ? `M${axis.x(a).toFixed(1)} 0H${axis.x(b).toFixed(1)}V${HEIGHT}H${axis.x(a).toFixed(1)}Z` : "";
@@ -222,8 +231,8 @@ export class Plot {
   private barText(bar: Bar): string {
     const [{ bars } = { bars: null }] = this.series;
     if (!bars) return "";
-    const place = bar.sign ? `${bar.sign > 0 ? "[" : "("}${formatValue(bar.from)}, ${formatValue(bar.to)}${bar.sign > 0 ? ")" : "]"}` : "zero";
-    return `${place}: ${formatCount(bar.count)} values, ${shareText(bar.count / bars.n)}`;
+    const place = bar.sign ? `${bar.sign > 0 ? "[" : "("}${tickText(bar.from, 4)}, ${tickText(bar.to, 4)}${bar.sign > 0 ? ")" : "]"}` : "zero";
+    return `${place}: ${valuesText(bar.count)}, ${shareText(bar.count / bars.n)}`;
   }
 
   private drawCursor(): void {
@@ -233,13 +242,20 @@ export class Plot {
       this.cursor.setAttribute("d", `M${(a - 0.5).toFixed(1)} ${HEIGHT}V12H${(b + 0.5).toFixed(1)}V${HEIGHT}`);
     } else this.cursor.setAttribute("d", "");
     const text = at ? this.barText(at) : "";
-    setText(this.readout, text ? `${text}${this.samples && ` \u00b7 ${this.samples}`}` : "");
+    this.readout.classList.toggle("idle", !text);
+    setText(this.readout, text ? `${text}${this.samples && ` \u00b7 ${this.samples}`}` : this.kind === "activations" ? POINT : "");
     const bars = shown?.bars ?? [];
     this.focus.setAttribute("aria-valuemin", "0");
     this.focus.setAttribute("aria-valuemax", String(Math.max(0, bars.length - 1)));
     this.focus.setAttribute("aria-valuenow", String(Math.max(0, at ? bars.indexOf(at) : 0)));
     this.focus.setAttribute("aria-valuetext", text || `${bars.length} bars: arrow keys read them`);
   }
+}
+
+export const POINT = "point at it, or use the arrow keys, to read it";
+
+export function valuesText(count: number): string {
+  return count === 1 ? "1 value" : `${formatCount(count)} values`;
 }
 
 /** A share in percent; what is there never reads as nothing, nor nearly all as all. */

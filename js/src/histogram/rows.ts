@@ -4,14 +4,14 @@ import type { Frame } from "../cards/view";
 import { Choice } from "../lib/choice";
 import { lutFor, ZERO } from "../lib/colormap";
 import { h, setText, svg } from "../lib/dom";
-import { formatCount, formatValue } from "../lib/format";
+import { formatCount } from "../lib/format";
 import { icon } from "../lib/icons";
 import type { Kind } from "../lib/protocol";
 import type { ChannelRows } from "../lib/protocol_statistics";
 import { axisFor, tickText, type Axis, type Scale } from "./axis";
 import { binOf, countAt, edge, type Counts } from "./bins";
 import { filterChannels, indexText, parseIndices, rowCounts, SATURATED, type ChannelFilter, type Chosen } from "./channels";
-import { shareText } from "./plot";
+import { shareText, valuesText } from "./plot";
 
 const TALL = 12;
 const FILTERS: [ChannelFilter, string, string][] = [
@@ -127,7 +127,7 @@ export class RowsPanel {
   private drawRows(scale: Scale, width: number): void {
     const rows = this.rows as ChannelRows;
     const { rows: channels } = this.chosen;
-    const wide = Math.max(40, width - 26 - 62);
+    const wide = Math.max(40, width - 20 - 62 - 12);
     const counts = channels.map((channel) => this.row(channel));
     // One axis and one scale for all channels, whichever are shown.
     const everywhere = Array.from({ length: rows.rows }, (_, channel) => this.row(channel));
@@ -228,11 +228,11 @@ export class RowsPanel {
     let n = counts.zero;
     for (let i = 0; i < counts.sides.length; i++) n += counts.sides[i] ?? 0;
     const { sign, magnitude } = this.axis.at(x);
-    if (!sign) return `${name}: zero: ${formatCount(counts.zero)} values, ${shareText(n ? counts.zero / n : 0)}`;
+    if (!sign) return `${name}: zero: ${valuesText(counts.zero)}, ${shareText(n ? counts.zero / n : 0)}`;
     const bin = binOf(magnitude);
     const count = countAt(counts, sign, bin);
-    const ends = sign > 0 ? `[${formatValue(edge(bin))}, ${formatValue(edge(bin + 1))})` : `(${formatValue(-edge(bin + 1))}, ${formatValue(-edge(bin))}]`;
-    return `${name}: ${ends}: ${formatCount(count)} values, ${shareText(n ? count / n : 0)}`;
+    const ends = sign > 0 ? `[${tickText(edge(bin), 4)}, ${tickText(edge(bin + 1), 4)})` : `(${tickText(-edge(bin + 1), 4)}, ${tickText(-edge(bin), 4)}]`;
+    return `${name}: ${ends}: ${valuesText(count)}, ${shareText(n ? count / n : 0)}`;
   }
 
   private drawReading(): void {

@@ -29,10 +29,10 @@ export function rowLabel(row: StatsRow): string {
   return row.key === BATCH ? "current batch" : `${row.phase} \u00b7 epoch ${row.epoch + 1}`;
 }
 
-export function batchesText({ key, batches, total, running }: StatsRow): string {
-  if (key === BATCH) return "";
+export function batchesText({ key, phase, epoch, batches, total, running }: StatsRow, noun = ""): string {
+  if (key === BATCH) return `${phase}, epoch ${epoch + 1}`;
   const of = total === null || total === batches ? "" : ` of ${formatCount(total)}`;
-  return `${formatCount(batches)}${of}${running ? " so far" : ""}`;
+  return `${formatCount(batches)}${of}${noun}${running ? " so far" : ""}`;
 }
 
 function cellText(numbers: Numbers, column: Column): string {
@@ -57,6 +57,13 @@ function columnsFor(rows: StatsRow[], group: (typeof GROUPS)[number]): typeof CO
   return COLUMNS.filter(([column]) => (column !== "bad" || bad) && (column !== "dead" || (dead && group === "activations")));
 }
 
+function usedColumns(rows: StatsRow[]): typeof COLUMNS {
+  return COLUMNS.filter(([name]) => GROUPS.some((group) => columnsFor(rows, group).some(([known]) => known === name)));
+}
+
+/** Tensors side by side, under each other, or in columns. */
+export type TableForm = "wide" | "mid" | "narrow";
+
 let tables = 0;
 
 export class StatsTable {
@@ -71,16 +78,16 @@ export class StatsTable {
     private readonly events: TableEvents,
   ) {}
 
-  show(rows: StatsRow[], chosen: string, compared: string, narrow: boolean): void {
+  show(rows: StatsRow[], chosen: string, compared: string, form: TableForm): void {
     // Built anew only when rows or columns come or go; numbers change in place.
-    const shape = JSON.stringify([narrow, narrow ? chosen : "", rows.map(({ key }) => key), GROUPS.map((group) => columnsFor(rows, group).map(([name]) => name))]);
+    const shape = JSON.stringify([form, form === "narrow" ? chosen : "", rows.map(({ key }) => key), GROUPS.map((group) => columnsFor(rows, group).map(([name]) => name))]);
     if (shape !== this.shape) {
       const focus = focusedNear(this.element);
       const focused = focus && this.element.contains(focus) ? focus.getAttribute("aria-label") : null;
       this.shape = shape;
       this.cells = [];
       this.inputs.clear();
-      this.element.replaceChildren(...(narrow ? this.narrow(rows, chosen) : [this.wide(rows)]));
+      this.element.replaceChildren(...(form === "narrow" ? this.narrow(rows, chosen) : [form === "wide" ? this.wide(rows) : this.mid(rows)]));
       if (focused) this.element.querySelector<HTMLElement>(`[aria-label="${CSS.escape(focused)}"]`)?.focus();
     }
     const byKey = new Map(rows.map((row) => [row.key, row]));
@@ -100,13 +107,13 @@ export class StatsTable {
       h(
         "thead",
         {},
-        h("tr", {}, h("td", { colspan: 2 }), ...groups.map(({ group, columns }) => h("th", { scope: "colgroup", colspan: columns.length, class: "grp" }, group)), h("td")),
+        h("tr", {}, h("td", { colspan: 2 }), ...groups.map(({ group, columns }) => h("th", { scope: "colgroup", colspan: columns.length, class: "side" }, group)), h("td")),
         h(
           "tr",
           {},
           h("th", { scope: "col", class: "first" }, "drawn"),
           h("th", { scope: "col", title: "Batches that were folded in" }, "batches"),
-          ...groups.flatMap(({ columns }) => columns.map(([, text, title], i) => h("th", { scope: "col", title, class: i ? "" : "grp" }, text))),
+          ...groups.flatMap(({ columns }) => columns.map(([, text, title], i) => h("th", { scope: "col", title, class: i ? "" : "side" }, text))),
           h("th", { scope: "col", title: "Draw this one too, as an outline" }, "compare"),
         ),
       ),
@@ -120,9 +127,32 @@ export class StatsTable {
             cell.title = current.note;
           });
           const numbers = groups.flatMap(({ group, columns }) =>
-            columns.map(([column], i) => this.cell(row.key, (cell, current) => paintCell(cell, current[group], column), i ? "" : "grp")),
+            columns.map(([column], i) => this.cell(row.key, (cell, current) => paintCell(cell, current[group], column), i ? "" : "side")),
           );
           return h("tr", {}, h("th", { scope: "row", class: "first" }, h("label", {}, draw, rowLabel(row))), batches, ...numbers, h("td", { class: "cmp" }, compare));
+        }),
+      ),
+    );
+  }
+
+  private mid(rows: StatsRow[]): HTMLElement {
+    const columns = usedColumns(rows);
+    const numbers = (key: string, group: (typeof GROUPS)[number]): HTMLElement[] =>
+      columns.map(([column]) => this.cell(key, (cell, current) => (group === "gradients" && column === "dead" ? undefined : paintCell(cell, current[group], column))));
+    return h(
+      "table",
+      { "aria-label": `Statistics of ${this.layer}` },
+      h("thead", {}, h("tr", {}, h("th", { scope: "col", class: "first" }, "drawn"), h("th", { scope: "col", class: "first" }, "tensor"), ...columns.map(([, text, title]) => h("th", { scope: "col", title }, text)), h("th", { scope: "col", title: "Draw this one too, as an outline" }, "compare"))),
+      h(
+        "tbody",
+        {},
+        ...rows.flatMap((row) => {
+          const { draw, compare } = this.choices(row);
+          const batches = this.cell(row.key, (cell, current) => setText(cell, batchesText(current, " batches")), "mut first");
+          return [
+            h("tr", {}, h("th", { scope: "row", class: "first" }, h("label", {}, draw, rowLabel(row))), h("th", { scope: "row", class: "first" }, "activations"), ...numbers(row.key, "activations"), h("td", { class: "cmp" }, compare)),
+            h("tr", { class: "second" }, batches, h("th", { scope: "row", class: "first" }, "gradients"), ...numbers(row.key, "gradients"), h("td")),
+          ];
         }),
       ),
     );
@@ -134,12 +164,12 @@ export class StatsTable {
       { class: "sources", "aria-label": `Phases and epochs of ${this.layer}` },
       ...rows.map((row) => {
         const { draw, compare } = this.choices(row);
-        const batches = this.cell(row.key, (cell, current) => setText(cell, batchesText(current)), "mut", "span");
+        const batches = this.cell(row.key, (cell, current) => setText(cell, batchesText(current, " batches")), "mut", "span");
         return h("li", {}, h("label", {}, draw, rowLabel(row)), batches, h("label", { class: "cmp" }, compare, "compare"));
       }),
     );
     if (!chosen) return [list];
-    const columns = COLUMNS.filter(([name]) => GROUPS.some((group) => columnsFor(rows, group).some(([known]) => known === name)));
+    const columns = usedColumns(rows);
     const table = h(
       "table",
       { "aria-label": `Statistics of ${this.layer}` },

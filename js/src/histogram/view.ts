@@ -17,6 +17,7 @@ const BATCH = "batch";
 /** The kernel is asked for samples when the pointer stays, not when it only passes. */
 const DWELL = 120;
 const NARROW = 440;
+const SIDE_BY_SIDE = 780;
 const ACTIONS = {
   watch: { text: "Watch", name: "watch" },
   collect: { text: "Collect statistics", name: "set_stats_scope" },
@@ -30,6 +31,7 @@ class HistogramView implements CardView {
   private readonly choice: PlotChoice = { x: "log", y: "linear", height: "density", bands: false };
   private content: HistogramContent | null = null;
   private buffers: Uint8Array[] = [];
+  private fresh = false;
   private width = 0;
   private snapshot = -1;
   private dwell: ReturnType<typeof setTimeout> | undefined;
@@ -75,6 +77,7 @@ class HistogramView implements CardView {
     this.content = content;
     this.buffers = buffers;
     this.snapshot = snapshot;
+    this.fresh = true;
     // It opened on the phase in training: from then on it follows that phase, and does not leave it for the next.
     if (!this.source && content.chosen && content.chosen !== BATCH) this.source = `${content.chosen.slice(0, content.chosen.lastIndexOf(":"))}:`;
   }
@@ -103,15 +106,17 @@ class HistogramView implements CardView {
     for (const element of this.element.children) if (element !== this.empty) (element as HTMLElement).hidden = !some;
     if (!content || !some) return;
     const card = this.element.closest<HTMLElement>(".card");
-    const narrow = (card?.clientWidth ?? 1000) <= NARROW;
+    const form = (card?.clientWidth ?? 1000) <= NARROW ? "narrow" : this.width < SIDE_BY_SIDE ? "mid" : "wide";
     const [chosen, other] = content.figures;
-    this.table.show(content.rows, content.chosen, other?.key ?? "", narrow);
+    this.table.show(content.rows, content.chosen, other?.key ?? "", form);
     this.drawLegend(content, other);
     this.body.classList.toggle("stacked", this.width < 560);
     const width = this.plots[0]?.element.clientWidth ?? 0;
     for (const plot of this.plots) plot.show(this.series(content, plot.kind, [chosen, other]), this.choice, width);
     const { channels } = content;
     if (channels) this.rows.show(channels, new Float32Array(this.bytes(channels.buffer)), this.choice.x, this.rows.element.clientWidth);
+    if (this.fresh) for (const plot of this.plots) plot.renew();
+    this.fresh = false;
   }
 
   destroy(): void {
