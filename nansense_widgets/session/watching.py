@@ -103,7 +103,7 @@ class Watching(Standing):
             ValueError: for anything else.
         """
         self._stats.scope = StatsScope.checked(scope)
-        self._hub.changed()
+        self._hub.redraw()
 
     def set_watch_performance(
         self,

@@ -113,6 +113,7 @@ class Shared:
         """What is to be added to `stats`, computed once for all that look at it alike."""
         tensor = self._tensor()
         assert tensor is not None  # who asks holds it
+        stats.dtype = tensor.dtype
         suspects = stats.suspects(tensor)
         key = (stats.axis, stats.limit, suspects)
         found = self._summaries.get(key)

@@ -47,6 +47,7 @@ class TensorStatsSnapshot:
         variance: population variance of the finite values; NaN before any.
         quantiles: of an old epoch, whose histogram has gone, some quantiles; else empty.
         dead: of such an epoch, the number of dead channels.
+        dtype: of the tensors that the values came from; None before any.
     """
 
     n: int = 0
@@ -65,6 +66,7 @@ class TensorStatsSnapshot:
 
     quantiles: Mapping[float, float] = field(default_factory=dict)
     dead: int | None = None
+    dtype: torch.dtype | None = None
 
     @property
     def std(self) -> float:
