@@ -166,7 +166,7 @@ class PatchFold:
             return
         original = weakref.ref(tensor)
         copies = self.waits or self._collector.copies_inputs or is_asynchronous(tensor)
-        kept = tensor.detach().clone() if copies else original
+        kept = _plain(tensor).detach().clone() if copies else original
         self._inputs[(self._forward, name)] = _Input(kept, _version(tensor), original)
 
     def moment(self, layer: str) -> Moment:
@@ -184,7 +184,7 @@ class PatchFold:
         The first forward tells the way to the input only when it is over. And a GPU works on meanwhile: there
         the training waits for it once, at the end of the batch.
         """
-        tensor = value.tensor
+        tensor = _plain(value.tensor)
         if not (self.waits or is_asynchronous(tensor)):
             return False
         if any(one.is_changed() for one in self._inputs.values()):

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import nansense_widgets
 from nansense_widgets import Session
+from nansense_widgets.stats import patches
 from nansense_widgets.stats.gallery import Gallery
 from tests.driver import TIMEOUT_S
 
@@ -88,10 +90,10 @@ def check(found: Gallery, values: list[torch.Tensor], batches: list[torch.Tensor
         channels = getattr(found, by)
         assert len(channels) == min(16, values[0].shape[1])
         for channel, ends in enumerate(channels):
-            for sign, patches in ((1, ends.largest), (-1, ends.smallest)):
+            for sign, end in ((1, ends.largest), (-1, ends.smallest)):
                 wanted = expected(values, channel, found.samples, sign, average=by == "average")
-                assert len(patches) == len(wanted)
-                for patch, (value, batch, index, position) in zip(patches, wanted, strict=True):
+                assert len(end) == len(wanted)
+                for patch, (value, batch, index, position) in zip(end, wanted, strict=True):
                     if by == "pixel":
                         assert patch.value == value
                     else:
@@ -118,15 +120,18 @@ SIZES = st.lists(st.integers(1, 6), min_size=1, max_size=5)
 
 
 @settings(max_examples=40)
-@given(SIZES, st.integers(1, 18), st.integers(0, 2), st.integers(0, 10**6), st.booleans())
-def test_any_batches(sizes: list[int], channels: int, radius: int, seed: int, ties: bool) -> None:
+@given(SIZES, st.integers(1, 18), st.integers(0, 2), st.integers(0, 10**6), st.booleans(), st.booleans())
+def test_any_batches(
+    sizes: list[int], channels: int, radius: int, seed: int, ties: bool, put_off: bool
+) -> None:
     torch.manual_seed(seed)
     conv = nn.Conv2d(2, channels, 2 * radius + 1, padding=radius, bias=False)
     if ties:  # whole numbers, so that many responses are equal, and sums are exact
         conv.weight.data = torch.randint(-1, 2, conv.weight.shape).float()
     batches = [torch.randint(-2, 3, (n, 2, 5, 6)).float() if ties else torch.randn(n, 2, 5, 6) for n in sizes]
     model = nn.Sequential(conv, nn.ReLU())
-    session = run(model, batches, ["0", "1"])
+    with mock.patch.object(patches, "is_asynchronous", return_value=put_off):  # as on a GPU
+        session = run(model, batches, ["0", "1"])
     with torch.no_grad():
         for i, layer in enumerate(("0", "1")):
             values = [model[: i + 1](batch) for batch in batches]
@@ -170,9 +175,9 @@ def test_any_dtype(dtype: torch.dtype) -> None:
     found = gallery(session, "cast")
     values = [model(batch) for batch in batches]
     for channel in range(3):
-        for sign, patches in ((1, found.pixel[channel].largest), (-1, found.pixel[channel].smallest)):
+        for sign, end in ((1, found.pixel[channel].largest), (-1, found.pixel[channel].smallest)):
             wanted = expected(values, channel, 5, sign, average=False)
-            assert [(p.value, p.sample.batch_idx, p.sample.index, p.position) for p in patches] == wanted
+            assert [(p.value, p.sample.batch_idx, p.sample.index, p.position) for p in end] == wanted
         means = [p.value for p in found.average[channel].largest]
         assert means == pytest.approx([w[0] for w in expected(values, channel, 5, 1, average=True)], rel=1e-5)
 
@@ -191,9 +196,9 @@ def test_not_a_number_is_passed_over_and_counted() -> None:
     assert (1, 2) not in keys
     means = {(p.sample.batch_idx, p.sample.index) for p in found.average[0].largest}
     assert (0, 0) not in means
-    for sign, patches in ((1, found.pixel[0].largest), (-1, found.pixel[0].smallest)):
+    for sign, end in ((1, found.pixel[0].largest), (-1, found.pixel[0].smallest)):
         wanted = expected(batches, 0, 5, sign, average=False)
-        assert [(p.value, p.sample.batch_idx, p.sample.index, p.position) for p in patches] == wanted
+        assert [(p.value, p.sample.batch_idx, p.sample.index, p.position) for p in end] == wanted
 
 
 def pictures(n: int, side: int = 12, channels: int = 1) -> torch.Tensor:
@@ -358,8 +363,8 @@ def test_a_layer_that_runs_twice_has_a_sample_once_and_the_field_of_its_call() -
             return found
 
     found = gallery(run(Twice(), [pictures(4) for _ in range(3)], ["conv"]), "conv")
-    for patches in (found.pixel[0].largest, found.pixel[0].smallest, found.average[0].largest):
-        assert len({patch.sample.key for patch in patches}) == len(patches) == 5
+    for end in (found.pixel[0].largest, found.pixel[0].smallest, found.average[0].largest):
+        assert len({patch.sample.key for patch in end}) == len(end) == 5
     for patch in (*found.pixel[0].largest, *found.pixel[0].smallest):
         assert {stop - start for start, stop in patch.extent} == {2 * patch.call + 1}
 
@@ -458,8 +463,8 @@ def test_tokens_know_their_place() -> None:
         values = [model(batch).transpose(1, 2) for batch in batches]
     for channel in range(3):
         wanted = expected(values, channel, 5, -1, average=False)
-        patches = found.pixel[channel].smallest
-        assert [(p.value, p.sample.key[0], p.sample.key[2], p.position) for p in patches] == wanted
+        end = found.pixel[channel].smallest
+        assert [(p.value, p.sample.key[0], p.sample.key[2], p.position) for p in end] == wanted
     for patch in found:
         assert torch.equal(patch.sample.values, batches[patch.sample.batch_idx][patch.sample.index])
     for patch in found.pixel[0].largest:
@@ -536,6 +541,22 @@ def test_what_is_let_go_is_counted_no_more() -> None:
     assert stats.patches.ledger.bytes > 0
     stats.restart()
     assert stats.patches.ledger.bytes == 0
+
+
+@pytest.mark.filterwarnings("ignore:torch.quantize_per")
+def test_per_channel_quantised_values_are_read() -> None:
+    class Quantised(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scales, zeros = torch.tensor([0.1, 0.2]), torch.zeros(2, dtype=torch.int64)
+            return torch.quantize_per_channel(x, scales, zeros, 1, torch.qint8)
+
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), Quantised())
+    batches = [pictures(4) for _ in range(3)]
+    session = run(model, batches, ["1"], prepare=lambda s: s.set_axes("1", channel=1, batch=0))
+    found = gallery(session, "1")
+    values = [model(batch).dequantize() for batch in batches]
+    wanted = expected(values, 0, 5, 1, average=False)
+    assert [(p.value, p.sample.key[0], p.sample.key[2], p.position) for p in found.pixel[0].largest] == wanted
 
 
 def test_old_epochs_keep_no_patches() -> None:
