@@ -114,7 +114,9 @@ class Trace:
         ran = self.ran[node]
         ran.paths = tuple(path for path, _ in outputs)
         ran.shapes = tuple(_shape(tensor) for _, tensor in outputs)
-        self._record(node).shape = ran.shapes[0] if ran.shapes else ()
+        first = ran.shapes[0] if ran.shapes else ()
+        # Sizes of a jagged tensor are symbols, with which nobody can count.
+        self._record(node).shape = first if all(type(size) is int for size in first) else ()
 
     def passed_on(self, node: Node, value: Any) -> None:
         """Note that a scope gave what a layer inside it had made."""

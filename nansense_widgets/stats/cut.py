@@ -138,7 +138,11 @@ class Cutter:
         elif not whole and self._fields.places != self._places:
             why = "the traced batch had another size"
         elif not whole:
-            for field in self._fields.at(position):
+            try:
+                fields = self._fields.at(position)
+            except Exception as error:  # noqa: BLE001  a layer of an unusual kind: the sample is shown whole
+                fields, why = (), f"{type(error).__name__}: {error}"
+            for field in fields:
                 if field.input == self._input and len(field.box) == len(sizes):
                     if all(stop <= size for (_, stop), size in zip(field.box, sizes, strict=True)):
                         return field
