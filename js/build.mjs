@@ -14,8 +14,15 @@ const minifiedCss = {
   },
 };
 
+const WIDGETS = ["controls", "graph", "strips", "histogram", "dashboard"];
+/** Scripts that a dashboard asks the kernel for when a view is first looked at. */
+const VIEWS = ["histogram"];
+
 const options = {
-  entryPoints: ["controls", "graph", "strips", "dashboard"].map((name) => `src/${name}.ts`),
+  entryPoints: [
+    ...WIDGETS.map((name) => ({ in: `src/${name}.ts`, out: name })),
+    ...VIEWS.map((name) => ({ in: `src/${name}/script.ts`, out: `views/${name}` })),
+  ],
   outdir: "../nansense_widgets/widgets/static",
   bundle: true,
   minify: true,

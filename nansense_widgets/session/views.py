@@ -7,6 +7,7 @@ from nansense_widgets.session.watching import Watching
 from nansense_widgets.widgets.controls import Controls
 from nansense_widgets.widgets.dashboard import Dashboard
 from nansense_widgets.widgets.graph import Graph
+from nansense_widgets.widgets.histogram import Histogram
 from nansense_widgets.widgets.strips import Strips
 
 __all__ = ["Views"]
@@ -40,3 +41,27 @@ class Views(Watching):
         if names:
             self.watch(*names)
         return self._hub.widget("strips " + " ".join(names), Strips, layers=names)
+
+    def histogram(self, layer: str) -> Histogram:
+        """Statistics of one layer (which becomes watched): a table, histograms, and rows for its channels.
+
+        Epochs are there once they are collected (`set_stats_scope`); the current batch always is.
+
+        Args:
+            layer: a name, or a glob or class that one layer matches.
+
+        Raises:
+            TypeError: if it is no string.
+            ValueError: if it matches no layer, or several.
+        """
+        return self._hub.widget(f"histogram {layer}", Histogram, layers=[self._one_layer(layer)])
+
+    def _one_layer(self, layer: str) -> str:
+        if not self._enabled:
+            return layer
+        names = select_layers(self.architecture, (layer,), also=(), on_trust=True)
+        if len(names) != 1:
+            some = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
+            raise ValueError(f"layer={layer!r} must mean one layer; it matches {len(names)}: {some}")
+        self.watch(*names)
+        return names[0]

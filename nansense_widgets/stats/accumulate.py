@@ -38,6 +38,8 @@ class TensorStats:
     def __init__(self, channel_axis: int | None, channel_limit: int = CHANNEL_LIMIT) -> None:
         self.axis = channel_axis
         self.limit = channel_limit
+        self.dtype: torch.dtype | None = None
+        """Of the tensors; the one that came last."""
         self._counts: Counts | None = None
         self._zeros = np.zeros(2, np.int64)
         self._rows: RowCounts | None = None
@@ -63,6 +65,7 @@ class TensorStats:
 
     def fold(self, tensor: torch.Tensor) -> None:
         """Add all values of a tensor."""
+        self.dtype = tensor.dtype
         for summary in self.summaries(tensor):
             self.add(summary)
 
@@ -127,6 +130,7 @@ class TensorStats:
             alive=None if self._rows is None else torch.from_numpy(self._alive.copy()),
             mean=self._mean if self._n else math.nan,
             variance=self._squares / self._n if self._n else math.nan,
+            dtype=self.dtype,
         )
 
     @property

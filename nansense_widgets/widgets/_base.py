@@ -10,9 +10,20 @@ import traitlets
 
 from nansense_widgets.widgets.hub import Hub
 
-__all__ = ["SessionWidget"]
+__all__ = ["SessionWidget", "view_script"]
 
 _STATIC = pathlib.Path(__file__).parent / "static"
+
+
+def view_script(name: str) -> bytes:
+    """The script of a card's view, which a page asks for when the view is first looked at.
+
+    Raises `ValueError` for a view that has none of its own.
+    """
+    known = {path.stem: path for path in (_STATIC / "views").glob("*.js")}
+    if name not in known:
+        raise ValueError(f"name={name!r} is no view with a script; those are {', '.join(sorted(known))}")
+    return known[name].read_bytes()
 
 
 class SessionWidget(anywidget.AnyWidget):

@@ -11,6 +11,7 @@ ACTIONS = frozenset(
         "cancel",
         "request_snapshot",
         "set_axes",
+        "set_stats_scope",
         "set_update_frequency",
         "step_batch",
         "step_epoch",
@@ -25,6 +26,9 @@ ACTIONS = frozenset(
     }
 )
 """What a browser may call; anything else a message asks for is refused."""
+
+_FIRST = {"set_stats_scope": "scope"}
+"""Actions whose argument is written without its name."""
 
 _POSITIONAL = dict.fromkeys(("watch", "unwatch", "watch_attention", "unwatch_attention"), "layers")
 """Actions whose list argument is spread over positional parameters."""
@@ -60,8 +64,8 @@ def call_text(name: str, args: dict[str, Any]) -> str:
 
 
 def _split(name: str, args: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-    spread = _POSITIONAL.get(name)
-    if spread is None:
-        return [], dict(args)
     rest = dict(args)
-    return list(rest.pop(spread, [])), rest
+    if name in _FIRST:
+        return [rest.pop(_FIRST[name])], rest
+    spread = _POSITIONAL.get(name)
+    return ([], rest) if spread is None else (list(rest.pop(spread, [])), rest)

@@ -11,8 +11,9 @@ from typing import Any
 import traitlets
 
 from nansense_widgets.widgets import protocol
-from nansense_widgets.widgets._base import SessionWidget
+from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
+from nansense_widgets.widgets.protocol_statistics import HistogramOptions
 from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["CardsPart"]
@@ -50,6 +51,9 @@ class CardsPart(SessionWidget):
     layers: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
     """Layers to show; empty: all watched ones."""
     still: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
+
+    _opens_on: protocol.ViewName = "strips"
+    """The view of which a picture is kept for files without a kernel."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -94,6 +98,11 @@ class CardsPart(SessionWidget):
             reply, buffers = self._painter.fetch(message["card"], message["ask"])
             reply["view"], reply["req"] = name, int(message.get("req", 0))
             self.send(reply, buffers)
+        elif kind == "script":
+            script = protocol.Script(
+                type="script", view=name, req=int(message.get("req", 0)), name=message["name"]
+            )
+            self.send(script, [view_script(message["name"])])
         else:
             super().handle(message)
 
@@ -160,7 +169,7 @@ class CardsPart(SessionWidget):
         if self._source.snapshot is None:
             return
         names = list(self.layers) or list(self._source.watched_layers)
-        wants = [_still_want(name) for name in names[:STILL_LAYERS]]
+        wants = [_still_want(name, self._opens_on) for name in names[:STILL_LAYERS]]
         cards, buffers = self._cards("", 0, wants)
         while buffers and sum(map(len, buffers)) > STILL_BYTES and len(wants) > 1:
             wants = wants[: len(wants) // 2]
@@ -173,20 +182,14 @@ class CardsPart(SessionWidget):
         self._hub.publisher.poke()
 
 
-def _still_want(layer: str) -> protocol.CardWant:
-    return {
-        "layer": layer,
-        "call": 1,
-        "leaf": 0,
-        "view": "strips",
-        "options": {
-            "sample": 0,
-            "average": False,
-            "transform": "none",
-            "part": "magnitude",
-            "first": 0,
-            "count": 16,
-            "px": 28,
-            "depth": 0,
-        },
-    }
+STILL_OPTIONS: dict[str, Any] = {
+    "strips": protocol.StripsOptions(
+        sample=0, average=False, transform="none", part="magnitude", first=0, count=16, px=28, depth=0
+    ),
+    "histogram": HistogramOptions(source="", compare="", rows="activations"),
+}
+"""What the picture for files without a kernel shows of a layer."""
+
+
+def _still_want(layer: str, view: protocol.ViewName) -> protocol.CardWant:
+    return {"layer": layer, "call": 1, "leaf": 0, "view": view, "options": STILL_OPTIONS[view]}

@@ -1,6 +1,7 @@
 """Every message and every synced trait between the kernel and the browser, for both sides.
 
-`js/src/lib/protocol.ts` states the same shapes in TypeScript; change both together.
+`js/src/lib/protocol.ts` states the same shapes in TypeScript; change both together. What the statistics views
+of a card show is in `protocol_statistics.py` and `.ts` beside these.
 
 Three channels are used:
 
@@ -152,7 +153,8 @@ class Action(TypedDict):
 
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
-    unwatch_attention {layers}, set_axes {layer, channel, batch}, set_update_frequency {unit, n, phase}.
+    unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
+    set_update_frequency {unit, n, phase}.
     """
 
     type: Literal["action"]
@@ -220,6 +222,15 @@ class Fetch(TypedDict):
     card: CardWant
     ask: Any
     """What the view is asked, e.g. an `ExactAsk`."""
+
+
+class ScriptRequest(TypedDict):
+    """Ask for the script of a view that is not part of the widget's own. The reply is a `Script`."""
+
+    type: Literal["script"]
+    view: str
+    req: int
+    name: ViewName
 
 
 class ExactAsk(TypedDict):
@@ -366,6 +377,15 @@ class Cards(TypedDict):
     notes: list[str]
     """What else happened in the batch, e.g. a step that was skipped."""
     cards: list[Card]
+
+
+class Script(TypedDict):
+    """The script of a view: one buffer, an ES module. A widget's own script lies in every saved notebook."""
+
+    type: Literal["script"]
+    view: str
+    req: int
+    name: ViewName
 
 
 class Exact(TypedDict):

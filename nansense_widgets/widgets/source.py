@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from nansense_widgets.capture.architecture import Architecture
@@ -15,6 +16,9 @@ from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.snapshot import WatchSnapshot
 
 __all__ = ["Source"]
 
@@ -38,6 +42,11 @@ class Source(Protocol):
     def watched_layers(self) -> tuple[str, ...]: ...
     @property
     def attention_layers(self) -> tuple[str, ...]: ...
+    @property
+    def stats_scope(self) -> StatsScope: ...
+    @property
+    def watch_performance(self) -> WatchPerformance: ...
+    def watch_snapshot(self, *, layers: Iterable[str] | None = None) -> WatchSnapshot: ...
     @property
     def inputs(self) -> InputConfig: ...
     @property

@@ -9,6 +9,7 @@ import type { Cards } from "../lib/protocol";
 import type { Root } from "../lib/root";
 import { LayerCard, type CardHost } from "./card";
 import { DisplayBar } from "./display";
+import { loadScript } from "./lazy";
 import type { Display, Frame, Ink, ViewKind } from "./view";
 
 const WANT_DELAY = 24;
@@ -77,7 +78,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
   let wanted = "";
   const wantNow = (): void => {
     if (!alive() && channel.kernel.link !== "unknown") return;
-    const wants = [...cards.values()].filter(({ visible }) => visible).map((card) => card.want());
+    const wants = [...cards.values()].filter(({ visible }) => visible).map((card) => card.want()).filter(({ options: asked }) => asked !== null);
     const key = JSON.stringify(wants);
     if (key === wanted) return;
     wanted = key;
@@ -102,6 +103,8 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     alive,
     wantSoon,
     act: (name, args) => void channel.action(name, args).catch(() => undefined),
+    load: (name) => loadScript(channel, name),
+    addStyles: (css) => root.addStyles([css]),
   };
   const host: CardHost = {
     frame,
@@ -232,6 +235,8 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     event.stopPropagation();
   });
 
+  // A sample and a transform are for tensors; statistics are of all samples.
+  bar.element.hidden = !options.kinds.some(({ key }) => key === "strips");
   pane.append(bar.element, notes, options.empty, list);
   readColors();
   update();

@@ -5,6 +5,7 @@ import type { Answer } from "../lib/channel";
 import type { ActionName, Card, Part, Reply, Transform, ViewName } from "../lib/protocol";
 import type { Rgb } from "../lib/colormap";
 import type { Theme } from "../lib/theme";
+import type { ViewScript } from "./lazy";
 
 /** How all cards show their values. */
 export interface Display {
@@ -30,6 +31,9 @@ export interface Frame {
   /** Says what is wanted now, a little later. */
   wantSoon(): void;
   act(name: ActionName, args: Record<string, unknown>): void;
+  /** The script of a view that is not part of this widget's own. */
+  load(name: ViewName): Promise<ViewScript["default"]>;
+  addStyles(css: string): void;
 }
 
 /** What a view needs of its card. */
@@ -56,7 +60,7 @@ export interface CardView {
   part?: Part;
   /** What `c` copies: the value under the pointer, or "". */
   readonly reading?: string;
-  /** This view's own part of a `CardWant`. */
+  /** This view's own part of a `CardWant`; null while nothing is to be asked for. */
   options(): unknown;
   /** An answer: the card's `content`, the buffers that it points into, and the number of the snapshot. */
   receive(card: Card, buffers: Uint8Array[], snapshot: number): void;

@@ -1,6 +1,8 @@
 // Every message and every synced trait between the kernel and the browser: the same shapes, with the same
 // names, as `nansense_widgets/widgets/protocol.py`, which explains each field. Change both together.
 
+import type { InBin } from "./protocol_statistics";
+
 export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | "closed" | "disabled";
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
@@ -104,6 +106,7 @@ export type ActionName =
   | "cancel"
   | "request_snapshot"
   | "set_axes"
+  | "set_stats_scope"
   | "watch"
   | "unwatch"
   | "watch_attention"
@@ -155,6 +158,13 @@ export interface Fetch {
   req: number;
   card: CardWant;
   ask: unknown;
+}
+
+export interface ScriptRequest {
+  type: "script";
+  view: string;
+  req: number;
+  name: ViewName;
 }
 
 export interface ExactAsk {
@@ -253,6 +263,13 @@ export interface Cards {
   cards: Card[];
 }
 
+export interface Script {
+  type: "script";
+  view: string;
+  req: number;
+  name: ViewName;
+}
+
 export interface Exact {
   type: "exact";
   view: string;
@@ -270,7 +287,7 @@ export interface Still {
   data: DataView | null;
 }
 
-export type Reply = Echo | Cards | Exact;
+export type Reply = Echo | Cards | Exact | InBin | Script;
 
 /** The traits a widget may have; `layers` only where `session.strips(*layers)` names them. */
 export interface Traits {

@@ -36,7 +36,7 @@ export class Root {
     });
     this.element.append(this.app);
     host.replaceChildren(this.element);
-    this.adoptStyles([baseCss, ...styles]);
+    this.addStyles([baseCss, ...styles]);
     this.theme = themeOf(this.element);
     this.applyTheme();
     this.cleanup.add(onThemeChange(() => this.applyTheme()));
@@ -74,7 +74,7 @@ export class Root {
     if (!before.isConnected || (before instanceof HTMLButtonElement && before.disabled)) this.element.focus({ preventScroll: true });
   }
 
-  private adoptStyles(styles: string[]): void {
+  addStyles(styles: string[]): void {
     const css = styles.join("\n");
     const place = (): void => {
       const root = this.element.getRootNode();

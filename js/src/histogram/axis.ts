@@ -1,0 +1,94 @@
+// Where values lie on the axis: signed log, with zero in a place of its own, or linear.
+
+import { edge, rangeOf, type Counts, type Sign } from "./bins";
+
+export type Scale = "log" | "linear";
+
+export interface Tick {
+  x: number;
+  text: string;
+}
+
+export interface Axis {
+  scale: Scale;
+  width: number;
+  /** From a value to pixels; zero is the middle of its place. */
+  x(value: number): number;
+  /** The sign and magnitude at a pixel; on a log axis zero has some pixels, on a linear one none. */
+  at(x: number): { sign: Sign; magnitude: number };
+  /** Left and right end of the place of zeros. */
+  zero: [number, number];
+  ticks: Tick[];
+}
+
+const GAP = 30;
+const TICK = 46;
+
+/** The axis for one or more histograms over each other. */
+export function axisFor(scale: Scale, width: number, all: Counts[]): Axis {
+  const ranges = all.map(rangeOf).filter((range) => range !== null);
+  const low = Math.min(...ranges.map(([from]) => from));
+  const high = Math.max(...ranges.map(([, to]) => to));
+  return scale === "linear" ? linearAxis(width, low, high) : logAxis(width, low, high, all);
+}
+
+function linearAxis(width: number, low: number, high: number): Axis {
+  const [from, to] = !Number.isFinite(low) || low === high ? [(low || 0) - 1, (low || 0) + 1] : [low, high];
+  const x = (value: number): number => ((value - from) / (to - from)) * width;
+  const at = (px: number): { sign: Sign; magnitude: number } => {
+    const value = from + (px / width) * (to - from);
+    return { sign: Math.sign(value) as Sign, magnitude: Math.abs(value) };
+  };
+  const step = niceStep((to - from) / Math.max(1, width / TICK));
+  const ticks: Tick[] = [];
+  for (let i = Math.ceil(from / step); i * step <= to; i++) ticks.push({ x: x(i * step), text: tickText(i * step) });
+  return { scale: "linear", width, x, at, zero: [x(0) - 3, x(0) + 3], ticks };
+}
+
+function logAxis(width: number, low: number, high: number, all: Counts[]): Axis {
+  const firsts = all.filter(({ count }) => count > 0);
+  const least = Math.log2(edge(Math.min(...firsts.map(({ first }) => first), 1019)));
+  const most = Math.log2(edge(Math.max(...firsts.map(({ first, count }) => first + count), 1)));
+  const negative = low < 0;
+  const positive = high > 0;
+  const zeros = all.some(({ zero }) => zero > 0);
+  const gap = !negative && !positive ? width : zeros || (negative && positive) ? Math.min(GAP, width / 4) : 0;
+  const side = (width - gap) / (Number(negative) + Number(positive) || 1);
+  const left = negative ? side : 0;
+  const span = Math.max(most - least, 0.25);
+  const share = (magnitude: number): number => Math.max(0, Math.min(1, (Math.log2(magnitude) - least) / span));
+  const x = (value: number): number => {
+    if (value === 0) return left + gap / 2;
+    return value > 0 ? left + gap + share(value) * side : left - share(-value) * side;
+  };
+  const at = (px: number): { sign: Sign; magnitude: number } => {
+    if (px >= left && px < left + gap) return { sign: 0, magnitude: 0 };
+    const sign = px < left ? -1 : 1;
+    const inside = (sign < 0 ? left - px : px - left - gap) / side;
+    return { sign, magnitude: 2 ** (least + Math.max(0, Math.min(1 - 1e-9, inside)) * span) };
+  };
+  const ticks: Tick[] = gap ? [{ x: left + gap / 2, text: "0" }] : [];
+  const decades = Math.max(1, Math.ceil((TICK * span * Math.log10(2)) / side));
+  const from = Math.ceil(least * Math.log10(2));
+  for (let power = Math.floor(most * Math.log10(2) + 1e-9); power >= from; power -= decades) {
+    for (const sign of [negative ? -1 : 0, positive ? 1 : 0]) {
+      const place = x(sign * 10 ** power);
+      // Zero's own label comes first.
+      if (sign && (!gap || Math.abs(place - left - gap / 2) > 26)) ticks.push({ x: place, text: tickText(sign * 10 ** power) });
+    }
+  }
+  return { scale: "log", width, x, at, zero: [left, left + gap], ticks };
+}
+
+function niceStep(rough: number): number {
+  const power = 10 ** Math.floor(Math.log10(rough));
+  return power * ([1, 2, 5].find((factor) => factor * power >= rough) ?? 10);
+}
+
+/** A number of an axis, to so many digits. */
+export function tickText(value: number, digits = 3): string {
+  if (value === 0) return "0";
+  const size = Math.abs(value);
+  if (size >= 1e-2 && size < 1e4) return String(Number(value.toPrecision(digits)));
+  return value.toExponential(digits - 1).replace(/\.?0*e\+?/, "e");
+}
