@@ -12,6 +12,7 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
+from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.performance import WatchPerformance
@@ -36,6 +37,8 @@ __all__ = [
     "LeafValue",
     "LoopClosed",
     "LoopFailure",
+    "MemoryEntry",
+    "MemoryReport",
     "Mode",
     "NansenseError",
     "ParameterStatsSnapshot",

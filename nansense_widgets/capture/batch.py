@@ -21,7 +21,7 @@ from nansense_widgets.capture.parameters import ParameterWatch, select_parameter
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
-from nansense_widgets.capture.values import Budget, Kept
+from nansense_widgets.capture.values import Budget, Kept, size_of
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["BatchCapture", "Fold", "FoldedBatch"]
@@ -250,9 +250,4 @@ def _tensors(layers: dict[str, tuple[LayerCall, ...]]) -> Iterator[torch.Tensor]
 
 
 def _bytes(*groups: Iterable[torch.Tensor]) -> int:
-    """Bytes of all tensors; of a sparse one those of its values and indices."""
-    total = 0
-    for tensor in itertools.chain(*groups):
-        parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
-        total += sum(part.numel() * part.element_size() for part in parts)
-    return total
+    return sum(map(size_of, itertools.chain(*groups)))

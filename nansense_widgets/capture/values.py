@@ -9,7 +9,7 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Budget", "Kept", "copied", "keep", "to_cpu", "unobserved", "unreadable", "unscale"]
+__all__ = ["Budget", "Kept", "copied", "keep", "size_of", "to_cpu", "unobserved", "unreadable", "unscale"]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -110,6 +110,12 @@ def to_cpu(kept: Kept) -> Kept:
         return kept
     with unobserved():
         return Kept(kept.tensor.cpu(), kept.reason, kept.part)
+
+
+def size_of(tensor: torch.Tensor) -> int:
+    """Bytes of a tensor; of a sparse one those of its values and indices."""
+    parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
+    return sum(part.numel() * part.element_size() for part in parts)
 
 
 def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

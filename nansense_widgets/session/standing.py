@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,7 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_count, checked_timeout
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.session.memory import MemoryEntry, MemoryReport, snapshot_entries
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.performance import WatchPerformance
@@ -100,6 +102,14 @@ class Standing:
         if snapshot is None:
             return None
         return batch_stats(snapshot, layer, self.architecture, self.watch_performance.channel_limit)
+
+    def memory(self) -> MemoryReport:
+        """What the debugger holds in memory at this moment, by kind and layer.
+
+        The model, its data and what torch keeps are not in it, nor what open views hold in the browser.
+        """
+        collected = (MemoryEntry(*size) for size in self._stats.sizes())
+        return MemoryReport.of(itertools.chain(snapshot_entries(self.snapshot), collected))
 
     @property
     def live_position(self) -> BatchPosition | None:

@@ -14,8 +14,9 @@ from torch.optim import Optimizer
 from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
 from nansense_widgets.capture.values import unobserved, unreadable
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.stats.accumulate import TensorStats, as_numbers
+from nansense_widgets.stats.accumulate import TensorStats
 from nansense_widgets.stats.snapshot import ParameterStatsSnapshot, StepSeries, TensorStatsSnapshot
+from nansense_widgets.stats.summary import as_numbers
 
 __all__ = ["ParameterBucket", "StepWatch"]
 

@@ -1,0 +1,115 @@
+"""Where the values of one layer add up, in one phase of one epoch."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+
+import torch
+
+from nansense_widgets.stats.accumulate import TensorStats
+from nansense_widgets.stats.on_device import DeviceSummary
+from nansense_widgets.stats.snapshot import LayerStatsSnapshot
+from nansense_widgets.stats.summary import Summary
+
+__all__ = ["Bucket", "Shared"]
+
+SMALL = 2000
+"""Bytes of the Python objects of one bucket, about."""
+
+
+class Bucket:
+    """Activations and gradients of one layer in one phase of one epoch."""
+
+    def __init__(self, channel_axis: int | None, channel_limit: int) -> None:
+        self._lock = threading.Lock()
+        self._activations = TensorStats(channel_axis, channel_limit)
+        self._gradients = TensorStats(channel_axis, channel_limit)
+        self._batches = 0
+        self._last_batch = -1
+        self._note = ""
+        self._collapsed: LayerStatsSnapshot | None = None
+
+    def add(self, shared: Shared, batch: int, *, gradient: bool) -> None:
+        with self._lock:
+            stats = self._gradients if gradient else self._activations
+            for summary in shared.summaries(stats):
+                stats.add(summary)
+            if batch != self._last_batch:
+                self._batches += 1
+                self._last_batch = batch
+
+    def note(self, why: str) -> None:
+        self._note = why
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        if self._collapsed is not None:
+            return SMALL
+        return SMALL + self._activations.nbytes + self._gradients.nbytes
+
+    @property
+    def is_collapsed(self) -> bool:
+        """Its histograms are gone: values that come now begin anew."""
+        return self._collapsed is not None
+
+    def collapse(self) -> None:
+        """Keep scalars and quantiles, and let the histograms go."""
+        with self._lock:
+            if self._collapsed is None:
+                self._collapsed = self._whole("", "", 0).collapsed()
+                self._activations, self._gradients = TensorStats(None), TensorStats(None)
+
+    def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        with self._lock:
+            if self._collapsed is not None:
+                return self._collapsed.of(layer, phase, epoch)
+            return self._whole(layer, phase, epoch)
+
+    def _whole(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        return LayerStatsSnapshot(
+            layer,
+            phase,
+            epoch,
+            self._activations.snapshot(),
+            self._gradients.snapshot(),
+            batches=self._batches,
+            note=self._note,
+        )
+
+
+class Shared:
+    """One tensor that several layers may give (a scope gives what the last layer in it gives)."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._version = _version(tensor)
+        self._summaries: dict[
+            tuple[int | None, int, tuple[int, ...] | None], Sequence[Summary | DeviceSummary]
+        ] = {}
+
+    def is_of(self, tensor: torch.Tensor) -> bool:
+        return self._tensor() is tensor and self._version == _version(tensor)
+
+    def forget(self) -> None:
+        """No other layer will ask for the summaries."""
+        self._summaries.clear()
+
+    def summaries(self, stats: TensorStats) -> Sequence[Summary | DeviceSummary]:
+        """What is to be added to `stats`, computed once for all that look at it alike."""
+        tensor = self._tensor()
+        assert tensor is not None  # who asks holds it
+        stats.dtype = tensor.dtype
+        suspects = stats.suspects(tensor)
+        key = (stats.axis, stats.limit, suspects)
+        found = self._summaries.get(key)
+        if found is None:
+            found = stats.summaries(tensor)
+            self._summaries[key] = found
+        return found
+
+
+def _version(tensor: torch.Tensor) -> int:
+    return 0 if tensor.is_inference() else tensor._version

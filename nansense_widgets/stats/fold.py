@@ -1,0 +1,202 @@
+"""One batch on its way into the statistics: values as they come to exist, gradients as they flow."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
+from nansense_widgets.capture.scaling import LossScaling
+from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.stats.bucket import Bucket, Shared
+from nansense_widgets.stats.steps import StepWatch
+
+__all__ = ["BatchFold"]
+
+PARTLY = "only captured batches: something in this process is compiled, and hooks cannot look into that"
+
+
+class _Output(NamedTuple):
+    """One output of a layer, and how many axes it has."""
+
+    layer: str
+    path: str
+    ndim: int
+
+
+class _Value(Shared):
+    """One tensor of the forward."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        super().__init__(tensor)
+        self.listens = False
+        self.outputs: list[_Output] = []
+        """Layers that wait for its gradient."""
+
+
+class BatchFold:
+    """Folds the values of one batch at the moment they exist. What goes wrong becomes a note of the layer."""
+
+    def __init__(
+        self,
+        bucket: Callable[[str, BatchPosition, int | None], Bucket],
+        position: BatchPosition,
+        layers: frozenset[str],
+        scopes: frozenset[str],
+        architecture: Architecture,
+        steps: StepWatch,
+        partly: bool,
+    ) -> None:
+        self.layers = layers
+        self._steps = steps
+        self._scopes = scopes
+        self._partly = partly
+        self._bucket_of = bucket
+        self._position = position
+        self._architecture = architecture
+        self.is_captured = False
+        self._budget = Budget()
+        self._last: _Value | None = None
+        self._last_gradient: Shared | None = None
+        self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
+        self._handles: list[RemovableHandle] = []
+        self._nodes: list[Any] = []
+        self._scaling = LossScaling(lambda _: None)
+        self._passes = BackwardPasses(threading.get_ident())
+
+    def install(self) -> None:
+        """Begin to listen."""
+        self._scaling.install()
+        self._steps.install()
+
+    def remove(self) -> None:
+        """Stop listening."""
+        self._scaling.remove()
+        self._steps.remove()
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+        self._nodes.clear()
+        self._last = self._last_gradient = None
+
+    def take(self, layer: str, value: Any) -> None:
+        """Fold the first tensor of a value, and its gradient when it comes."""
+        self._take(layer, value, again=False)
+
+    def recomputed(self, layer: str, value: Any) -> None:
+        """Listen for gradients of a value that is computed anew in the backward."""
+        self._take(layer, value, again=True)
+
+    def _take(self, layer: str, value: Any, *, again: bool) -> None:
+        path, tensor = next(leaves(value), ("", None))
+        if tensor is None:
+            return
+        output = _Output(layer, path, tensor.ndim)
+        listens = tensor.requires_grad and torch.is_grad_enabled()
+        with unobserved():
+            try:
+                if why := unreadable(tensor) or _sparse(tensor):
+                    self._bucket(output).note(why)
+                    return
+                # A scope gives what the last layer in it gave. Other layers that give the same tensor may
+                # have changed it in a way that moves no version (`.data`, inference mode).
+                shared = self._last if layer in self._scopes else None
+                if shared is None or not shared.is_of(tensor):
+                    if self._last is not None:
+                        self._last.forget()
+                    shared = self._last = _Value(tensor)
+                if listens and not shared.listens:
+                    self._listen(shared, tensor)
+                shared.outputs.append(output)
+                if not again:
+                    self._fold(output, shared, tensor, gradient=False)
+            except Exception as error:  # an instrument must not end the run
+                self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
+
+    def _listen(self, shared: _Value, tensor: torch.Tensor) -> None:
+        shared.listens = True
+        node, index = gradient_edge(tensor)
+        self._handles.append(node.register_prehook(_FoldGradient(self, shared, index)))
+        if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
+            self._nodes.append(node)
+
+    def add_gradient(self, outputs: Sequence[_Output], gradient: torch.Tensor) -> None:
+        """Fold a gradient that flows through a value; those of `torch.autograd.grad` are passed over."""
+        with unobserved():
+            try:
+                _, aside = self._passes.current()
+                if aside or _sparse(gradient):
+                    return
+                scale = self._scaling.scale
+                plain = gradient if scale is None else unscale(gradient, scale)
+                # What a sum hands to its terms is one tensor.
+                shared = self._last_gradient
+                if shared is None or not shared.is_of(plain):
+                    shared = self._last_gradient = Shared(plain)
+                for output in outputs:
+                    self._fold(output, shared, plain, gradient=True)
+            except Exception as error:  # never an error in the user's backward
+                for output in outputs:
+                    self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
+
+    def _fold(self, output: _Output, shared: Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
+        unknown = not self._architecture.traced and self._axes(output) is None
+        size = tensor.numel() * tensor.element_size()
+        if unknown and self.is_captured and size <= TENSOR_BYTES and self._budget.admits(size):
+            # The first forward tells the axes of many layers, but only when it is over.
+            self._waiting.append((output, tensor.detach().clone(), gradient))
+            return
+        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
+
+    def finish(self, architecture: Architecture) -> None:
+        """The batch is over: fold what had to wait for the axes, sample the weights that are shown."""
+        self._architecture = architecture
+        self._steps.finish(sample=self.is_captured)
+        with unobserved():
+            for output, tensor, gradient in self._waiting:
+                self._fold_late(output, tensor, gradient)
+        self._waiting.clear()
+
+    def _fold_late(self, output: _Output, tensor: torch.Tensor, gradient: bool) -> None:
+        try:
+            self._bucket(output).add(Shared(tensor), self._position.batch_idx, gradient=gradient)
+        except Exception as error:  # an instrument must not end the run
+            self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
+
+    def _axes(self, output: _Output) -> Axes | None:
+        return self._architecture.axes(output.layer, output.path, output.ndim)
+
+    def _bucket(self, output: _Output) -> Bucket:
+        axes = self._axes(output)
+        channel = None if axes is None else axes.channel
+        bucket = self._bucket_of(output.layer, self._position, channel)
+        if self._partly:
+            bucket.note(PARTLY)
+        return bucket
+
+
+class _FoldGradient:
+    """Hands the gradient that flows through a node to the fold; a graph may outlive its batch."""
+
+    def __init__(self, fold: BatchFold, shared: _Value, index: int) -> None:
+        self._fold = weakref.ref(fold)
+        self._shared = shared
+        self._index = index
+
+    def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        fold, gradient = self._fold(), gradients[self._index]
+        if fold is not None and gradient is not None and not is_traced():
+            fold.add_gradient(self._shared.outputs, gradient)
+
+
+def _sparse(tensor: torch.Tensor) -> str:
+    return "" if tensor.layout is torch.strided else "not collected: a sparse tensor"

@@ -1,0 +1,300 @@
+"""What is known of the values of one tensor: counts by bin and moments, in the processor's own memory.
+
+`on_device.py` does the same on an accelerator. Here float32 goes through compiled code where it has been built
+(`native/`), and else, as all other types, through `torch.bincount` and sums; whatever is small is left to numpy,
+whose calls cost a fifth of torch's.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from nansense_widgets.stats import native
+from nansense_widgets.stats.bins import MINUS_ZERO, RAW, SPECIAL, ZERO, raw_bins
+from nansense_widgets.stats.rows import Counts
+
+__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
+
+PART = 2**20
+"""Values folded at a time."""
+
+ROW = 256
+"""Values added up in float32 before they go into float64: one large one is not to swallow many others."""
+
+_TINY, _SAFE = 1e-12, 1e18
+"""Between these, squares of the largest values and of those that matter beside them are normal float32."""
+
+FAR = 1e6
+"""Square of how many deviations a mean may lie from where it was thought to be, before digits are lost."""
+
+Mask = npt.NDArray[np.bool_]
+
+Moments = tuple[int, float, float, float, float]
+"""Number, mean, sum of squared differences from the mean, least and largest of the finite values."""
+
+
+class Expected(NamedTuple):
+    """What earlier values let expect of those that come.
+
+    Attributes:
+        mean: of all values.
+        is_centred: whether it is small beside the deviation.
+        suspects: channels that may be dead; None: any.
+    """
+
+    mean: float = 0.0
+    is_centred: bool = False
+    suspects: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """All that is known of some values; what several layers share is computed once.
+
+    Attributes:
+        counts: by raw bin: int64 of shape (2048,).
+        zeros: how many are +0 and -0.
+        rows: counts of the first channels: int64 of shape (rows, 2048); None without a channel axis.
+        row_zeros: the same of zeros: (rows, 2).
+        alive: of each channel, whether one of its values is not zero; True as well where nobody asked.
+        n: finite values.
+        mean: of these.
+        squares: sum of their squared differences from the mean.
+        low: the least of them.
+        high: the largest.
+    """
+
+    counts: Counts
+    zeros: tuple[int, int]
+    rows: Counts | None
+    row_zeros: Counts | None
+    alive: Mask | None
+    n: int
+    mean: float
+    squares: float
+    low: float
+    high: float
+
+
+def summarise(
+    tensor: torch.Tensor,
+    channel_axis: int | None,
+    channel_limit: int,
+    expected: Expected,
+) -> list[Summary]:
+    """Summaries of a tensor's values, in parts.
+
+    Args:
+        tensor: any dense tensor; of complex numbers the magnitudes count.
+        channel_axis: axis of the channels, or None.
+        channel_limit: how many channels have rows of their own.
+        expected: what is thought of the values; where it does not hold, it is seen.
+    """
+    parts, axis = parts_of(tensor, channel_axis)
+    return [_summary(as_numbers(part), axis, channel_limit, expected) for part in parts]
+
+
+def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[torch.Tensor], int | None]:
+    """A tensor's values in pieces that fit the scratch memory, each with all channels, and their axis.
+
+    The order of the other axes is of no account: they are turned to the order in which they lie in memory.
+    """
+    tensor = tensor.detach()
+    if tensor.numel() == 0:
+        return (), None
+    axis = channel_axis
+    if axis is not None:
+        axis = axis % tensor.ndim if -tensor.ndim <= axis < tensor.ndim else None
+    if not tensor.is_contiguous():
+        strides = tensor.stride()
+        order = sorted(range(tensor.ndim), key=lambda i: -strides[i])
+        turned = tensor.permute(order)
+        if turned.is_contiguous():
+            tensor, axis = turned, None if axis is None else order.index(axis)
+    # In parts before anything else: an expanded tensor is small until it is made real.
+    return _parts(tensor, axis), axis
+
+
+def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
+    if values.numel() <= PART:
+        return (values,)
+    along = next((other for other in range(values.ndim) if other != axis and values.shape[other] > 1), None)
+    if along is None:  # channels only, which are single numbers
+        return (values,)
+    one = values.numel() // values.shape[along]
+    pieces = torch.split(values, max(1, PART // one), along)
+    if one <= PART:
+        return pieces
+    return [part for piece in pieces for part in _parts(piece, axis)]
+
+
+def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
+    tensor = tensor.detach()
+    if tensor.is_quantized:
+        tensor = tensor.dequantize()
+    if tensor.is_complex():
+        tensor = tensor.abs()
+    if tensor.dtype in (torch.float32, torch.float64):
+        return tensor.resolve_neg().contiguous()
+    wide = tensor.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
+    return tensor.to(torch.float64 if wide else torch.float32).contiguous()
+
+
+@functools.lru_cache(maxsize=256)
+def _row_offsets(ndim: int, axis: int, channels: int, limit: int, device: torch.device) -> torch.Tensor:
+    """What to add to a raw bin, by channel: the first `limit` have a row each, all others share the next."""
+    shape = [1] * ndim
+    shape[axis] = channels
+    rows = torch.arange(channels, dtype=torch.int32, device=device).clamp_(max=limit)
+    return rows.mul_(RAW).view(shape)
+
+
+def _summary(values: torch.Tensor, axis: int | None, limit: int, expected: Expected) -> Summary:
+    if values.dtype is torch.float32 and native.is_built():
+        counts, rows, zeros, moments = _folded(values, axis, limit, expected.mean)
+    else:
+        counts, rows = _counted(values, axis, limit)
+        zeros = _zeros(values, counts)
+        flat = values.view(-1)
+        moments = _moments(flat[flat.isfinite()] if counts[SPECIAL].any() else flat, expected.is_centred)
+    row_zeros = alive = None
+    if axis is not None and rows is not None:
+        near = int(counts[ZERO]), int(counts[MINUS_ZERO])
+        row_zeros = rows[:, (ZERO, MINUS_ZERO)] if near == zeros else _row_zeros(values, axis, len(rows))
+        alive = _alive(values, axis, row_zeros, expected.suspects)
+    return Summary(counts, zeros, rows, row_zeros, alive, *moments)
+
+
+def _folded(
+    values: torch.Tensor, axis: int | None, limit: int, shift: float
+) -> tuple[Counts, Counts | None, tuple[int, int], Moments]:
+    outer, channels, inner = 1, 1, values.numel()
+    if axis is not None:
+        outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
+        inner = math.prod(values.shape[axis + 1 :])
+    rows = min(channels, limit + 1)
+    by_row, found = native.fold(values, outer, channels, inner, rows, limit, shift)
+    n, total, squares, low, high, zeros, minus_zeros = found.tolist()
+    if n and total * total > FAR * n * (squares - total * total / n):
+        # The mean lies where nobody thought, and far off beside the deviation: from there the squares count anew.
+        shift += total / n
+        _, total, squares, _, _, _, _ = native.moments(values.view(-1), shift).tolist()
+    moments = (
+        (int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high)
+        if n
+        else (0, 0.0, 0.0, math.inf, -math.inf)
+    )
+    own = None if axis is None else by_row[:limit]
+    return by_row.sum(0), own, (int(zeros), int(minus_zeros)), moments
+
+
+def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
+    return (
+        values.numel() - int(np.count_nonzero(_bits(values))) if counts[ZERO] else 0,
+        _count_minus_zero(values) if counts[MINUS_ZERO] else 0,
+    )
+
+
+def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Counts | None]:
+    """Values in each raw bin: of shape (2048,), and of shape (rows, 2048) for the first channels."""
+    if axis is None:
+        return torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy(), None
+    channels = values.shape[axis]
+    # All others share one row more, so that counting is one pass.
+    rows = min(channels, limit + 1)
+    bins = raw_bins(values, _row_offsets(values.ndim, axis, channels, limit, values.device))
+    by_row = torch.bincount(bins.view(-1), minlength=rows * RAW).numpy().reshape(rows, RAW)
+    return by_row.sum(0), by_row[:limit]
+
+
+def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
+    """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
+    some = values.narrow(axis, 0, rows)
+    others = others_than(values, axis)
+    is_zero, signed = some == 0, some.signbit()
+    of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & ~signed, is_zero & signed)]
+    return torch.stack(of_rows, 1).numpy()
+
+
+def _alive(values: torch.Tensor, axis: int, row_zeros: Counts, suspects: tuple[int, ...] | None) -> Mask:
+    channels = values.shape[axis]
+    if suspects == ():
+        return np.ones(channels, np.bool_)
+    others = others_than(values, axis)
+    if len(row_zeros) == channels:
+        filled: Mask = row_zeros.sum(1) != values.numel() // channels
+        return filled
+    if not others:
+        return (values != 0).numpy()
+    few = values if suspects is None else values.index_select(axis, torch.tensor(suspects))
+    # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
+    found: Mask = ((few.amin(others) != 0) | (few.amax(others) != 0)).numpy()
+    if suspects is None:
+        return found
+    alive = np.ones(channels, np.bool_)
+    alive[list(suspects)] = found
+    return alive
+
+
+def _moments(finite: torch.Tensor, centred: bool) -> Moments:
+    """Number, mean, sum of squared differences from the mean, least and largest value."""
+    n = finite.numel()
+    if n == 0:
+        return 0, 0.0, 0.0, math.inf, -math.inf
+    low, high = (float(end) for end in torch.aminmax(finite))
+    size = max(abs(low), abs(high))
+    if finite.dtype is torch.float32 and _TINY < size < _SAFE and centred:
+        total, squares = _sums(finite)
+        around = squares - total * total / n
+        if total * total <= 4 * n * around:  # centred as it was thought to be
+            return n, total / n, around, low, high
+    shift = low / 2 + high / 2
+    if size > _SAFE:
+        finite = finite.double()
+    if finite.dtype is torch.float32:
+        shift = float(np.float32(shift))  # as it will be subtracted
+    differences = (finite - shift).double()
+    total = float(differences.sum())
+    squares = max(float(torch.dot(differences, differences)) - total * total / n, 0.0)
+    return n, shift + total / n, squares, low, high
+
+
+def _sums(values: torch.Tensor) -> tuple[float, float]:
+    """Of values and of squares: in float32 along short rows, in float64 over them."""
+    whole = values.numel() // ROW * ROW
+    total = squares = 0.0
+    if whole < values.numel():
+        rest = values[whole:].numpy().astype(np.float64)
+        total, squares = float(rest.sum()), float(rest @ rest)
+    if whole:
+        rows = values[:whole].view(-1, ROW)
+        total += float(rows.sum(1).numpy().sum(dtype=np.float64))
+        # A norm needs no memory for squares, and no matrix product, which would follow the user's
+        # `set_float32_matmul_precision`.
+        norms = torch.linalg.vector_norm(rows, dim=1).numpy().astype(np.float64)
+        squares += float(norms @ norms)
+    return total, squares
+
+
+def others_than(values: torch.Tensor, axis: int) -> list[int]:
+    """All axes but one."""
+    return [other for other in range(values.ndim) if other != axis]
+
+
+def _count_minus_zero(values: torch.Tensor) -> int:
+    bits = _bits(values)
+    return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
+
+
+def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
+    numbers = values.numpy()
+    return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)
