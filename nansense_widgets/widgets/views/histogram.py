@@ -10,9 +10,9 @@ import torch
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.values import dtype_name
-from nansense_widgets.stats.accumulate import as_numbers
 from nansense_widgets.stats.bins import BINS, histogram_edges
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot
+from nansense_widgets.stats.summary import as_numbers
 from nansense_widgets.widgets import protocol, protocol_statistics
 from nansense_widgets.widgets.shown import ShownOutput, tensor_of
 from nansense_widgets.widgets.source import Source
