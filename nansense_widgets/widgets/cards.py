@@ -13,7 +13,7 @@ import traitlets
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
-from nansense_widgets.widgets.protocol_statistics import HistogramOptions
+from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
 from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["CardsPart"]
@@ -70,6 +70,8 @@ class CardsPart(SessionWidget):
         if watched != self.watched:
             self.watched = watched
             self._still_later()
+        if self._painter.refresh():
+            self._hub.redraw()
         still, self._next_still = self._next_still, None
         if still is not None:
             self.still = dict(still)
@@ -126,6 +128,8 @@ class CardsPart(SessionWidget):
             return self._of_still(view, seq, wants)
         buffers: list[bytes] = []
         cards = [self._painter.card(snapshot, want, buffers) for want in wants]
+        if self._painter.waits:
+            self._hub.publisher.poke()
         return {
             "type": "cards",
             "view": view,
@@ -187,6 +191,7 @@ STILL_OPTIONS: dict[str, Any] = {
         sample=0, average=False, transform="none", part="magnitude", first=0, count=16, px=28, depth=0
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
+    "curves": CurvesOptions(statistics=["mean"]),
 }
 """What the picture for files without a kernel shows of a layer."""
 
