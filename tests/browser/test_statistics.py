@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from tests.browser.lab import Lab
 
-COLLECT = START + "\nsession.set_stats_scope('watched')"
 
 BOXES = """
 (card) => [...card.querySelectorAll('*')].filter((e) => !e.closest('svg') || e.tagName === 'svg').map((e) => {
@@ -31,7 +30,7 @@ BOXES = """
 def open_statistics(lab: Lab, *layers: str, **options: Any) -> tuple[View, Locator]:
     """A dashboard with statistics, and the card of the first layer, which shows its histogram."""
     options.setdefault("viewport", (1600, 1300))
-    view = open_training(lab, watch=layers, start=COLLECT, **options)
+    view = open_training(lab, watch=layers, start=START, **options)
     card = view.card(layers[0])
     card.get_by_role("tab", name="Histogram").click()
     expect(card.get_by_role("table")).to_be_visible()
@@ -49,7 +48,7 @@ WIDE = NET.replace("model = Net()", "model = Net(40)").replace(
 
 @pytest.mark.parametrize(("net", "dead"), [(NET, 3), (WIDE, 33)])
 def test_a_dead_channel_is_found_in_two_clicks(lab: Lab, net: str, dead: int) -> None:
-    view = open_training(lab, net=net, watch=("act",))
+    view = open_training(lab, net=net, watch=("act",), start=START + "\nsession.set_stats_scope('none')")
     card = view.card("act")
     card.get_by_role("tab", name="Histogram").click()
     card.get_by_role("radio", name="dead").click()
@@ -207,7 +206,7 @@ def figures(card: Locator) -> Locator:
 
 
 def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
-    view = open_training(lab, watch=("stem", "act"), start=COLLECT, viewport=(1600, 1800))
+    view = open_training(lab, watch=("stem", "act"), start=START, viewport=(1600, 1800))
     view.root.locator(".body").evaluate("(body) => body.style.setProperty('--body-h', '1600px')")
     card = view.card("stem")
     card.get_by_role("tab", name="Curves").click()
