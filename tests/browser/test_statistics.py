@@ -174,7 +174,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
             assert view.root.evaluate(UNNAMED) == [], width
             stats = card.locator(".stats")
             assert stats.evaluate("(e) => e.scrollWidth <= e.clientWidth"), width
-            picture = card.locator("[data-kind=activations] svg").bounding_box()
+            picture = card.locator(".hpanel[data-kind=activations] svg").bounding_box()
             assert picture is not None
             fills.add(round(picture["width"]))
         assert len(fills) == 5  # the plots follow the width
