@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 COLLECT = START + "\nsession.set_stats_scope('watched')"
 
 BOXES = """
-(card) => [...card.querySelectorAll('*')].filter((e) => !e.closest('svg') || e.tagName === 'svg').map((e) => {
+(card) => [...card.querySelectorAll('*:not(svg *)')].filter((e) => e.getClientRects().length).map((e) => {
     const box = e.getBoundingClientRect(), origin = card.getBoundingClientRect();
     const place = [box.x - origin.x, box.y - origin.y, box.width, box.height];
     return `${e.tagName}.${e.classList[0]} ${place.join(' ')}`;
