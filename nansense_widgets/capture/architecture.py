@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from nansense_widgets.capture.axes import Axes, AxesRule
+from nansense_widgets.capture.reach import Reach
+from nansense_widgets.capture.receptive import Call, ReceptiveField, ReceptiveFields, Step
 
 __all__ = ["Architecture", "ArchitectureNode"]
 
@@ -34,6 +37,7 @@ class ArchitectureNode:
             their input's axes, from the layers before and after it; None if not known.
         gives_attention: whether `session.watch_attention` can form its attention weights.
         axes_rule: the same for every output and number of axes; None if not known.
+        reach: how a module looks back at its input; None if not known, or if each call tells it.
     """
 
     name: str
@@ -53,6 +57,7 @@ class ArchitectureNode:
     axes: Axes | None = None
     axes_rule: AxesRule | None = None
     gives_attention: bool = False
+    reach: Reach | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ class Architecture:
             they can be drawn at any level of folding.
         traced: False before the first forward, when there are modules and inputs only.
         version: grows with every change.
+        steps: what each call of a layer in a batch read, over all traced batches.
     """
 
     model: str
@@ -75,6 +81,7 @@ class Architecture:
     edges: frozenset[tuple[str, str]]
     traced: bool = False
     version: int = 0
+    steps: Mapping[Call, Step] = field(default_factory=dict, repr=False)
 
     def axes(self, layer: str, path: str, ndim: int) -> Axes | None:
         """Axes of one output of a layer, if they are known for that number of axes."""
@@ -96,3 +103,24 @@ class Architecture:
             for node in self.nodes.values()
             if fnmatch.fnmatchcase(node.name, pattern) or node.cls == pattern
         ]
+
+    def receptive_field(
+        self, layer: str, position: tuple[int, ...], *, call: int = 1
+    ) -> tuple[ReceptiveField, ...]:
+        """The part of the model's inputs that one value of a layer is computed from, in theory.
+
+        Args:
+            layer: its name.
+            position: of the value, in the axes of the layer's first output that are neither batch nor
+                channel, e.g. (row, column).
+            call: which call of the layer in a batch, from 1.
+
+        Returns:
+            One for each input that it depends on.
+
+        Raises:
+            ValueError: for an unknown layer, one that has not been traced yet, or a position outside of it.
+        """
+        if layer not in self.nodes:
+            raise ValueError(f"layer={layer!r} must be the name of a layer")
+        return ReceptiveFields(self, layer, call).at(tuple(position))

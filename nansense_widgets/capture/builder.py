@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
+from types import MappingProxyType
 
 from torch import nn
 from torch.nn.parameter import UninitializedParameter
@@ -15,6 +16,8 @@ from nansense_widgets.capture.flow import scopes_around, with_axes
 from nansense_widgets.capture.forward import input_name
 from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
+from nansense_widgets.capture.reach_of import reach_of_module
+from nansense_widgets.capture.receptive import Call, Step
 from nansense_widgets.capture.trace import Node, Ran, Trace
 
 __all__ = ["ArchitectureBuilder"]
@@ -56,6 +59,7 @@ class ArchitectureBuilder:
         self._ran: dict[Node, Ran] = {}
         self._order: dict[Node, None] = {}
         self._edges: set[tuple[str, str]] = set()
+        self._steps: dict[Call, Step] = {}
         self._called_directly: dict[str, str] = {}
         self._traced = False
 
@@ -85,11 +89,18 @@ class ArchitectureBuilder:
         for module, op in trace.called_directly.items():
             self._called_directly.setdefault(module, self._name(op))
         self._edges.update((self._name(a), self._name(b)) for a, b in trace.edges)
+        for (node, number), traced in trace.calls.items():
+            call = Call(self._name(node), number)
+            sources = {Call(self._name(source), at) for source, at in traced.sources}
+            if call in self._steps:
+                sources |= self._steps[call].sources
+            self._steps[call] = Step(traced.shape, frozenset(sources), traced.reach)
         self._traced = True
 
     def _renew(self) -> bool:
         fresh = self._build(self._version + 1)
-        if (fresh.nodes, fresh.edges) == (self.architecture.nodes, self.architecture.edges):
+        known = self.architecture
+        if (fresh.nodes, fresh.edges, fresh.steps) == (known.nodes, known.edges, known.steps):
             return False
         self._version += 1
         self.architecture = fresh
@@ -128,6 +139,7 @@ class ArchitectureBuilder:
             edges=frozenset(self._edges),
             traced=self._traced,
             version=version,
+            steps=MappingProxyType(dict(self._steps)),
         )
 
     def _input(self, name: str) -> ArchitectureNode:
@@ -179,6 +191,7 @@ class ArchitectureBuilder:
             aliases=tuple(alias for alias, first in self.index.aliases.items() if first == name),
             gives_attention=gives_attention(module, ""),
             note=self._module_note(name, ran),
+            reach=reach_of_module(module),
         )
 
     def _module_note(self, name: str, ran: Ran | None) -> str:

@@ -19,6 +19,7 @@ from nansense_widgets.capture.compiled import was_anything_compiled
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.capture.trace import Trace
+from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["CaptureEngine", "Statistics"]
@@ -35,6 +36,7 @@ class Statistics(Protocol):
         parameter: Callable[[str], torch.Tensor],
         *,
         partly: bool,
+        item: LoaderItem | None,
     ) -> Fold | None:
         """What this batch's values go into; None: nothing is wanted. `partly`: only captured batches come."""
 
@@ -120,7 +122,9 @@ class CaptureEngine:
 
     # ------------------------------------------------------------ around a batch (training thread)
 
-    def begin(self, position: BatchPosition, *, captures: bool = True, pauses: bool) -> None:
+    def begin(
+        self, position: BatchPosition, *, captures: bool = True, pauses: bool, item: LoaderItem | None = None
+    ) -> None:
         """Install what one batch needs: nothing, taps for the statistics, or all that a snapshot takes.
 
         The whole forward is traced where somebody will look (it pauses) and in the first captured batch of
@@ -132,7 +136,7 @@ class CaptureEngine:
         try:
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
                 partly = was_anything_compiled()
-                fold = self._fold(position, partly)
+                fold = self._fold(position, partly, item)
                 if fold is not None:
                     fold.is_captured = captures
                 if captures:
@@ -154,11 +158,11 @@ class CaptureEngine:
             self._builder.rebuild(self.model)
             self._traced_phases.clear()
 
-    def _fold(self, position: BatchPosition, partly: bool) -> Fold | None:
+    def _fold(self, position: BatchPosition, partly: bool, item: LoaderItem | None) -> Fold | None:
         if self._stats is None:
             return None
         return self._stats.begin(
-            position, self.watched, self.architecture, self.model.get_parameter, partly=partly
+            position, self.watched, self.architecture, self.model.get_parameter, partly=partly, item=item
         )
 
     def restart(self) -> None:

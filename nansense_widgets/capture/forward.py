@@ -26,6 +26,7 @@ from nansense_widgets.capture.modules import ModuleIndex, is_plain_leaf, may_run
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.ops import op_detail, op_kind
 from nansense_widgets.capture.passes import in_backward, is_traced
+from nansense_widgets.capture.reach_of import reach_of_op
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.capture.values import Kept
 
@@ -243,7 +244,7 @@ class ForwardWatch:
             trace.consume(frame.name, (args, kwargs))
             trace.produce(frame.name, output)
         else:
-            trace.gave(frame.name, output)
+            trace.passed_on(frame.name, output)
 
     def take_after_user_hooks(self, name: str, output: Any) -> None:
         """Keep the output of a module that has hooks of the user's own, as they left it."""
@@ -296,6 +297,7 @@ class ForwardWatch:
                 ran.calls += 1
                 ran.stands_for = max(ran.stands_for, count - ordinal + 1)
                 ran.detail = op_detail(args, kwargs)
+                self._trace.looks_back(key, reach_of_op(kind.name, args, kwargs))
                 self._trace.consume(key, (args, kwargs))
                 self._trace.produce(key, value)
                 direct = self._index.called_directly(frame.module)

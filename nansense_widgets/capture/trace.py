@@ -13,13 +13,17 @@ from torch.utils.weak import WeakIdKeyDictionary
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.names import OpKey
 from nansense_widgets.capture.passes import grad_fn_of
+from nansense_widgets.capture.reach import Pointwise, Reach
 
-__all__ = ["Ran", "Trace"]
+__all__ = ["MAX_CALLS", "Ran", "Trace", "TracedCall"]
 
 Node = str | OpKey
 """A module or an input by its name; an op by its key, since its name is settled after the forward."""
 
 MAX_STEPS_BACK = 200
+MAX_CALLS = 64
+"""Calls of one node that are told apart; those after count as the last."""
+
 GRAD_FNS = 64
 """Graph nodes remembered at a time: each keeps what it saved for backward alive, so they are few."""
 
@@ -38,6 +42,15 @@ class Ran:
     """Ops in one call of the scope that this node is: more than 1 only for the last of very many."""
 
 
+@dataclass
+class TracedCall:
+    """What one call of a node did; `reach` if the call itself tells it."""
+
+    shape: tuple[int, ...] = ()
+    sources: set[tuple[Node, int]] = field(default_factory=set)
+    reach: Reach | None = None
+
+
 class Trace:
     """Filled by the forward watch while a batch runs; read once at its end.
 
@@ -48,13 +61,14 @@ class Trace:
     def __init__(self, parameter_names: dict[int, str]) -> None:
         self.ran: dict[Node, Ran] = {}
         self.edges: set[tuple[Node, Node]] = set()
+        self.calls: dict[tuple[Node, int], TracedCall] = {}
         self._inputs: set[Node] = set()
         self.called_directly: dict[str, OpKey] = {}
         self.op_counts: dict[tuple[str, str], int] = {}
         self._parameter_names = parameter_names
         # Weak: a trace must not keep activations alive that the user's forward lets go.
         self._producers: Any = WeakIdKeyDictionary()
-        self._grad_fns: OrderedDict[int, tuple[Hashable, Node]] = OrderedDict()
+        self._grad_fns: OrderedDict[int, tuple[Hashable, tuple[Node, int]]] = OrderedDict()
 
     def node(self, node: Node, cls: str) -> Ran:
         """The record of a node, made when it runs first."""
@@ -71,8 +85,10 @@ class Trace:
                 self.ran[node].parameters.add(name)
                 continue
             for source in self._sources(tensor):
-                if source != node:
-                    self.edges.add((source, node))
+                if source[0] != node:
+                    self.edges.add((source[0], node))
+                if source != self._call(node):
+                    self._record(node).sources.add(source)
 
     def produce(self, node: Node, value: Any) -> None:
         """Note that `node` made the tensors in `value` (or changed them in place)."""
@@ -88,7 +104,7 @@ class Trace:
         """Note that an input brings the tensors in `value`; one that several bring is the first one's."""
         self.gave(node, value)
         for _, tensor in leaves(value):
-            if self._producers.get(tensor) not in self._inputs:
+            if self._producers.get(tensor, (None, 0))[0] not in self._inputs:
                 self._own(node, tensor)
         self._inputs.add(node)
 
@@ -98,6 +114,22 @@ class Trace:
         ran = self.ran[node]
         ran.paths = tuple(path for path, _ in outputs)
         ran.shapes = tuple(_shape(tensor) for _, tensor in outputs)
+        first = ran.shapes[0] if ran.shapes else ()
+        # Sizes of a jagged tensor are symbols, with which nobody can count.
+        self._record(node).shape = first if all(type(size) is int for size in first) else ()
+
+    def passed_on(self, node: Node, value: Any) -> None:
+        """Note that a scope gave what a layer inside it had made."""
+        self.gave(node, value)
+        first = next(leaves(value), None)
+        if first is not None:
+            record = self._record(node)
+            record.sources |= self._sources(first[1]) - {self._call(node)}
+            record.reach = Pointwise()
+
+    def looks_back(self, node: Node, reach: Reach | None) -> None:
+        """Note how the call of a node that is under way looks back at what it reads."""
+        self._record(node).reach = reach
 
     def alias(self, value: Any, source: Any) -> None:
         """Note that the tensors in `value` are those in `source` under another name."""
@@ -105,7 +137,7 @@ class Trace:
         if origin is not None:
             for _, tensor in leaves(value):
                 if tensor not in self._producers:
-                    self._own(origin, tensor)
+                    self._made_by(origin, tensor)
 
     def end_forward(self) -> None:
         """The outermost forward is over: let its graph go."""
@@ -115,22 +147,31 @@ class Trace:
         """Note that `module.forward()` was called, past the call that hooks see; `op` ran in it."""
         self.called_directly.setdefault(module, op)
 
+    def _call(self, node: Node) -> tuple[Node, int]:
+        return node, min(self.ran[node].calls, MAX_CALLS)
+
+    def _record(self, node: Node) -> TracedCall:
+        return self.calls.setdefault(self._call(node), TracedCall())
+
     def _own(self, node: Node, tensor: torch.Tensor) -> None:
-        self._producers[tensor] = node
+        self._made_by(self._call(node), tensor)
+
+    def _made_by(self, call: tuple[Node, int], tensor: torch.Tensor) -> None:
+        self._producers[tensor] = call
         grad_fn = grad_fn_of(tensor)
         if grad_fn is not None:
-            self._grad_fns[id(grad_fn)] = (grad_fn, node)
+            self._grad_fns[id(grad_fn)] = (grad_fn, call)
             if len(self._grad_fns) > GRAD_FNS:
                 self._grad_fns.popitem(last=False)
 
-    def _sources(self, tensor: torch.Tensor) -> set[Node]:
+    def _sources(self, tensor: torch.Tensor) -> set[tuple[Node, int]]:
         known = self._producers.get(tensor)
         if known is None and tensor._base is not None:
             known = self._producers.get(tensor._base)
         if known is not None:
             return {known}
         # Made where no hook sees it (a custom autograd function): follow the graph back to known values.
-        found: set[Node] = set()
+        found: set[tuple[Node, int]] = set()
         seen: set[int] = set()
         made_by = grad_fn_of(tensor)
         front: list[Any] = [made_by] if made_by is not None else []

@@ -38,9 +38,14 @@ class InputConfig:
                     raise ValueError(f"input_{argument} names {name!r}, but the model's inputs are {inputs}")
         return self
 
+    @property
+    def named(self) -> frozenset[str]:
+        """Inputs that have a transform given by their name."""
+        return frozenset(self.transform) if isinstance(self.transform, Mapping) else frozenset()
+
     def names(self, name: str) -> bool:
         """Whether the transforms are given by input name, this one among them."""
-        return isinstance(self.transform, Mapping) and name in self.transform
+        return name in self.named
 
     def transform_for(self, name: str) -> InputTransform | None:
         """The transform of one input."""

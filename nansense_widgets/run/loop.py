@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 from nansense_widgets.errors import LoopClosed, SessionStateError
 from nansense_widgets.run.control import RunControl, Standing
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
@@ -25,8 +26,13 @@ Item = TypeVar("Item")
 class BatchObserver(Protocol):
     """Watches single batches; called on the training thread. What it raises is its own to report."""
 
-    def begin(self, position: BatchPosition, *, captures: bool, pauses: bool) -> None:
-        """Install what this batch needs, if it `captures` or something runs along every batch."""
+    def begin(
+        self, position: BatchPosition, *, captures: bool, pauses: bool, item: LoaderItem | None = None
+    ) -> None:
+        """Install what this batch needs, if it `captures` or something runs along every batch.
+
+        `item` is what the loader gave, if it is known; it must not be kept.
+        """
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take everything down again and publish; `complete` False: the body broke off or raised."""
@@ -38,7 +44,9 @@ class BatchObserver(Protocol):
 class Blind:
     """The observer of a disabled session: it sees nothing."""
 
-    def begin(self, position: BatchPosition, *, captures: bool, pauses: bool) -> None:
+    def begin(
+        self, position: BatchPosition, *, captures: bool, pauses: bool, item: LoaderItem | None = None
+    ) -> None:
         """Nothing to install."""
 
     def end(self, position: BatchPosition, *, complete: bool) -> None:
@@ -115,13 +123,15 @@ class BatchLoop:
             # Of an IterableDataset's loader it raises; whatever it raises, the loop would not have asked.
             with suppress(Exception):
                 self.schedule.expect(phase, len(loader))
-        for item in items:
+        number = -1
+        for item in items:  # no `enumerate`: it keeps the last item alive
+            number += 1
             held = [item]
             del item  # the loop's own variable is to be the only one that keeps a batch alive
             if self.control.closed and not self._is_ours():
                 yield held.pop()  # released by `close()`: the loop is the user's own, and goes on unwatched
                 continue
-            self.begin(phase, here)
+            self.begin(phase, here, LoaderItem(held[0], loader, number))
             try:
                 yield held.pop()
             except GeneratorExit:
@@ -141,12 +151,13 @@ class BatchLoop:
         self.schedule.record_phase_length(phase, here)
 
     @contextmanager
-    def batch(self, phase: str, epoch: int | None) -> Iterator[None]:
+    def batch(self, phase: str, epoch: int | None, item: LoaderItem | None = None) -> Iterator[None]:
         """One batch as a context manager."""
         if self.control.closed and not self._is_ours():
             yield
             return
-        self.begin(phase, self._epoch if epoch is None else epoch)
+        self.begin(phase, self._epoch if epoch is None else epoch, item)
+        del item  # the loop's own variable is to be the only one that keeps a batch alive
         try:
             yield
         except BaseException:
@@ -156,7 +167,7 @@ class BatchLoop:
 
     # ------------------------------------------------------------ the two ends of a batch
 
-    def begin(self, phase: str, epoch: int) -> None:
+    def begin(self, phase: str, epoch: int, item: LoaderItem | None = None) -> None:
         """Enter a batch: pause before it if a step ends here, then install what it needs."""
         self._left_at = None
         if self._open is not None:
@@ -179,7 +190,7 @@ class BatchLoop:
         self._captures = self._decide(position, pauses, new_epoch)
         self._open = position
         try:
-            self.observer.begin(position, captures=self._captures, pauses=pauses)
+            self.observer.begin(position, captures=self._captures, pauses=pauses, item=item)
         except BaseException:  # an interrupt: the batch has not begun
             self._open = None
             raise

@@ -46,6 +46,7 @@ class Session(Training, Steering, Views):
         self._schedulers = schedulers
         self._inputs = inputs
         self._stats = StatsCollector()
+        self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (
             CaptureEngine(model, optimizers, self._hub.new_snapshot, self._stats) if enabled else None

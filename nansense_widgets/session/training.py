@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.loop import checked_epoch, checked_phase
 from nansense_widgets.run.target import checked_timeout
 from nansense_widgets.session.standing import Standing
@@ -51,14 +52,14 @@ class Training(Standing):
         *,
         phase: str,
         epoch: int | None = None,
-        item: Any = None,  # noqa: ARG002  part of the interface; replays and moments will need it
+        item: Any = None,
     ) -> AbstractContextManager[None]:
         """One batch as a context manager, for loops that `batches` does not fit.
 
         Args:
             phase: as for `batches`.
             epoch: as for `batches`.
-            item: the batch as the loader gave it. Going back to a batch will need it; nothing uses it yet.
+            item: the batch as the loader gave it: the labels of the samples in it are shown beside them.
 
         Raises:
             ValueError, TypeError, SessionStateError: as for `batches`.
@@ -67,7 +68,7 @@ class Training(Standing):
         if not self._enabled:
             return contextlib.nullcontext()
         self._run.enter_loop(phase, epoch)
-        return self._run.loop.batch(phase, epoch)
+        return self._run.loop.batch(phase, epoch, None if item is None else LoaderItem(item))
 
     def epochs(self, n: int | None = None) -> Iterator[int]:
         """Yield 0 … n - 1 and tell `batches` the epoch; `n` defaults to `start(epochs=)`.

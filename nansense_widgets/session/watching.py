@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from nansense_widgets.capture.selection import chosen_axes, select_layers
 from nansense_widgets.session.standing import Standing
 from nansense_widgets.stats.scope import StatsScope
@@ -94,8 +96,8 @@ class Watching(Standing):
         in the process only captured batches are: compiled code cannot be looked into.
 
         Args:
-            scope: `"watched"`: the watched layers; `"all"`: every layer known; `"none"` (the default for as
-                long as no widget shows statistics): nothing more, and what was collected stays.
+            scope: `"watched"` (the default): the watched layers; `"all"`: every layer known; `"none"`:
+                nothing more, and what was collected stays.
 
         Raises:
             ValueError: for anything else.
@@ -126,6 +128,30 @@ class Watching(Standing):
         self._stats.performance = self._stats.performance.changed(
             channel_limit, samples_per_channel, average_galleries
         )
+        self._hub.changed()
+
+    def set_patch_layers(self, layers: Iterable[str] | None) -> None:
+        """Restrict the extreme patches to some of the layers that have statistics, from the next batch on.
+
+        Patches are by far the largest part of what is collected. Layers that hold some already keep them.
+
+        Args:
+            layers: names, globs or classes, as for `watch` (globs and classes mean the layers known now);
+                None: every layer that has statistics.
+
+        Raises:
+            TypeError: if it is a string or holds anything but strings.
+            ValueError: if one matches no layer; nothing changes then.
+        """
+        if self._capture is None:
+            return
+        if isinstance(layers, str):
+            raise TypeError(f"layers={layers!r} must be a list of layer names, or None")
+        names = None
+        if layers is not None:
+            before = self._capture.watched
+            names = frozenset(select_layers(self.architecture, layers, also=before, on_trust=True))
+        self._stats.restrict_patches(names)
         self._hub.changed()
 
     def set_axes(

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from nansense_widgets.stats.accumulate import TensorStats
+from nansense_widgets.stats.builder import GalleryBuilder
 from nansense_widgets.stats.on_device import DeviceSummary
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot
 from nansense_widgets.stats.summary import Summary
@@ -30,6 +31,7 @@ class Bucket:
         self._last_batch = -1
         self._note = ""
         self._collapsed: LayerStatsSnapshot | None = None
+        self.patches: GalleryBuilder | None = None
 
     def add(self, shared: Shared, batch: int, *, gradient: bool) -> None:
         with self._lock:
@@ -50,6 +52,14 @@ class Bucket:
             return SMALL
         return SMALL + self._activations.nbytes + self._gradients.nbytes
 
+    def patch_bytes(self, counted: set[int]) -> int:
+        """Memory of its patches, without tensors whose `id` has been counted, to which its own are added."""
+        patches = self.patches
+        tensors = {} if patches is None else patches.snapshot().tensors()
+        fresh = [tensor for key, tensor in tensors.items() if key not in counted]
+        counted.update(tensors)
+        return sum(tensor.numel() * tensor.element_size() for tensor in fresh)
+
     @property
     def is_collapsed(self) -> bool:
         """Its histograms are gone: values that come now begin anew."""
@@ -61,6 +71,7 @@ class Bucket:
             if self._collapsed is None:
                 self._collapsed = self._whole("", "", 0).collapsed()
                 self._activations, self._gradients = TensorStats(None), TensorStats(None)
+                self.patches = None
 
     def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
         with self._lock:
@@ -77,6 +88,7 @@ class Bucket:
             self._gradients.snapshot(),
             batches=self._batches,
             note=self._note,
+            gallery=None if self.patches is None else self.patches.snapshot(),
         )
 
 

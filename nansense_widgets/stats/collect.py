@@ -11,9 +11,11 @@ from types import MappingProxyType
 import torch
 
 from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket
 from nansense_widgets.stats.fold import BatchFold
+from nansense_widgets.stats.patches import PatchCollector
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import WatchSnapshot
@@ -32,8 +34,9 @@ class StatsCollector:
     """The buckets of a session. Folding happens on the training thread, reading on any."""
 
     def __init__(self) -> None:
-        self.scope = StatsScope.NONE  # nothing shows them yet, and they cost time in every batch
+        self.scope = StatsScope.WATCHED
         self.performance = WatchPerformance()
+        self.patches = PatchCollector()
         self._buckets: dict[Key, Bucket] = {}
         self._whole: dict[tuple[str, str], list[Key]] = {}
         self._parameters: dict[Key, ParameterBucket] = {}
@@ -49,6 +52,7 @@ class StatsCollector:
         parameter: Callable[[str], torch.Tensor],
         *,
         partly: bool,
+        item: LoaderItem | None = None,
     ) -> BatchFold | None:
         """What one batch folds into; None if nothing is collected.
 
@@ -58,6 +62,7 @@ class StatsCollector:
             architecture: what is known of the model.
             parameter: gives the model's parameter of a name.
             partly: whether only captured batches come.
+            item: what the loader gave, if it is known.
         """
         if self.scope is StatsScope.NONE:
             return None
@@ -70,7 +75,8 @@ class StatsCollector:
             functools.partial(self.parameter_bucket, position),
             position,
         )
-        return BatchFold(self.bucket, position, layers, scopes, architecture, steps, partly)
+        patches = self.patches.begin(position, layers, architecture, self.performance, item)
+        return BatchFold(self.bucket, position, layers, scopes, architecture, steps, patches, partly)
 
     def _parameters_of(
         self, layers: Iterable[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
@@ -108,6 +114,15 @@ class StatsCollector:
             self._parameters.clear()
             self._whole_parameters.clear()
 
+    def restrict_patches(self, layers: frozenset[str] | None) -> None:
+        """Collect patches of these layers only; None: of all."""
+        self.patches.layers = layers
+        with self._lock:
+            buckets = list(self._buckets.items())
+        for (layer, _, _), bucket in buckets:
+            if bucket.patches is not None and layers is not None and layer not in layers:
+                bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
+
     def sizes(self) -> Iterator[tuple[str, str, int]]:
         """What is held: kind, layer or parameter, bytes."""
         with self._lock:
@@ -116,6 +131,9 @@ class StatsCollector:
             yield "statistics", layer, bucket.nbytes
         for (name, _, _), of_parameter in parameters:
             yield "parameters", name, of_parameter.nbytes
+        counted: set[int] = set()
+        for (layer, _, _), bucket in buckets:
+            yield "patches", layer, bucket.patch_bytes(counted)
 
     def rewind_to_epoch(self, epoch: int) -> None:
         """Drop what was collected in this epoch and those after it: they will come again."""

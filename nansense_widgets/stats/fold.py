@@ -18,6 +18,7 @@ from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
+from nansense_widgets.stats.patches import Given, PatchFold
 from nansense_widgets.stats.steps import StepWatch
 
 __all__ = ["BatchFold"]
@@ -54,9 +55,12 @@ class BatchFold:
         scopes: frozenset[str],
         architecture: Architecture,
         steps: StepWatch,
+        patches: PatchFold | None,
         partly: bool,
     ) -> None:
-        self.layers = layers
+        self.layers = layers if patches is None else layers | patches.listens_to
+        self._folded = layers
+        self._patches = patches
         self._steps = steps
         self._scopes = scopes
         self._partly = partly
@@ -77,11 +81,15 @@ class BatchFold:
         """Begin to listen."""
         self._scaling.install()
         self._steps.install()
+        if self._patches is not None:
+            self._patches.waits = self.is_captured and not self._architecture.traced
 
     def remove(self) -> None:
         """Stop listening."""
         self._scaling.remove()
         self._steps.remove()
+        if self._patches is not None:
+            self._patches.remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -90,11 +98,16 @@ class BatchFold:
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
-        self._take(layer, value, again=False)
+        if self._patches is not None and layer in self._patches.listens_to:
+            with unobserved():
+                self._patches.hear(layer, value)
+        if layer in self._folded:
+            self._take(layer, value, again=False)
 
     def recomputed(self, layer: str, value: Any) -> None:
         """Listen for gradients of a value that is computed anew in the backward."""
-        self._take(layer, value, again=True)
+        if layer in self._folded:
+            self._take(layer, value, again=True)
 
     def _take(self, layer: str, value: Any, *, again: bool) -> None:
         path, tensor = next(leaves(value), ("", None))
@@ -119,6 +132,7 @@ class BatchFold:
                 shared.outputs.append(output)
                 if not again:
                     self._fold(output, shared, tensor, gradient=False)
+                    self._take_patches(output, tensor)
             except Exception as error:  # an instrument must not end the run
                 self._bucket(output).note(f"not collected: {type(error).__name__}: {error}")
 
@@ -164,7 +178,31 @@ class BatchFold:
         with unobserved():
             for output, tensor, gradient in self._waiting:
                 self._fold_late(output, tensor, gradient)
-        self._waiting.clear()
+            self._waiting.clear()
+            self._add_waiting_patches(architecture)
+
+    def _take_patches(self, output: _Output, tensor: torch.Tensor) -> None:
+        patches = self._patches
+        if patches is None or output.layer not in patches.layers:
+            return
+        value = Given(output.layer, output.path, tensor, patches.moment(output.layer))
+        if not patches.defers(value, self._axes(output)):
+            self._add_patches(patches, output, value)
+
+    def _add_waiting_patches(self, architecture: Architecture) -> None:
+        if self._patches is not None:
+            self._patches.architecture = architecture
+            for value in self._patches.waiting:
+                output = _Output(value.layer, value.path, value.tensor.ndim)
+                self._add_patches(self._patches, output, value)
+
+    def _add_patches(self, patches: PatchFold, output: _Output, value: Given) -> None:
+        bucket = self._bucket(output)
+        try:
+            bucket.patches = bucket.patches or patches.new_gallery()
+            patches.take(bucket.patches, value, self._axes(output))
+        except Exception as error:  # an instrument must not end the run
+            bucket.note(f"patches not collected: {type(error).__name__}: {error}")
 
     def _fold_late(self, output: _Output, tensor: torch.Tensor, gradient: bool) -> None:
         try:

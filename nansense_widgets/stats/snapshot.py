@@ -12,6 +12,7 @@ import torch
 
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bins import BINS, histogram_edges
+from nansense_widgets.stats.gallery import Gallery
 from nansense_widgets.stats.rows import RowCounts
 
 __all__ = [
@@ -151,6 +152,8 @@ class LayerStatsSnapshot:
             does not, and a `GradScaler`'s factor is taken out.
         batches: batches that were folded in.
         note: why there is nothing, or not everything; else empty.
+        gallery: inputs that drove the layer's channels to their extremes; None: none is collected, or the
+            epoch is an old one.
     """
 
     layer: str
@@ -160,10 +163,16 @@ class LayerStatsSnapshot:
     gradients: TensorStatsSnapshot
     batches: int = 0
     note: str = ""
+    gallery: Gallery | None = field(default=None, repr=False)
 
     def collapsed(self) -> LayerStatsSnapshot:
-        """The same without histograms."""
-        return replace(self, activations=self.activations.collapsed(), gradients=self.gradients.collapsed())
+        """The same without histograms and patches."""
+        return replace(
+            self,
+            activations=self.activations.collapsed(),
+            gradients=self.gradients.collapsed(),
+            gallery=None,
+        )
 
     def of(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
         """The same numbers under another name."""
