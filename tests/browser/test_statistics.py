@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 COLLECT = START + "\nsession.set_stats_scope('watched')"
 
+IDLE = START + "\nsession.set_stats_scope('none')"
+"""Collects no statistics."""
+
 BOXES = """
 (card) => [...card.querySelectorAll('*:not(svg *)')].filter((e) => e.getClientRects().length).map((e) => {
     const box = e.getBoundingClientRect(), origin = card.getBoundingClientRect();
@@ -49,7 +52,7 @@ WIDE = NET.replace("model = Net()", "model = Net(40)").replace(
 
 @pytest.mark.parametrize(("net", "dead"), [(NET, 3), (WIDE, 33)])
 def test_a_dead_channel_is_found_in_two_clicks(lab: Lab, net: str, dead: int) -> None:
-    view = open_training(lab, net=net, watch=("act",))
+    view = open_training(lab, net=net, watch=("act",), start=IDLE)
     card = view.card("act")
     card.get_by_role("tab", name="Histogram").click()
     card.get_by_role("radio", name="dead").click()
@@ -185,7 +188,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
 
 
 def test_histogram_alone_in_a_cell(lab: Lab) -> None:
-    path = lab.write_notebook([NET + LOOP, START, "session.histogram('stem')"])
+    path = lab.write_notebook([NET + LOOP, IDLE, "session.histogram('stem')"])
     tab = lab.open(path, viewport=(1400, 1600))
     tab.run_all()
     alone = View(tab)
@@ -265,7 +268,7 @@ def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
 
 
 def test_curves_alone_before_anything_is_collected(lab: Lab) -> None:
-    path = lab.write_notebook([NET + LOOP, START, LAUNCH, "session.curves('act')"])
+    path = lab.write_notebook([NET + LOOP, IDLE, LAUNCH, "session.curves('act')"])
     tab = lab.open(path, viewport=(1400, 1700))
     tab.run_all()
     alone = View(tab)
