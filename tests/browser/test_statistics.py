@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from tests.browser.lab import Lab
 
-COLLECT = START + "\nsession.set_stats_scope('watched')"
 
 IDLE = START + "\nsession.set_stats_scope('none')"
 """Collects no statistics."""
@@ -34,7 +33,7 @@ BOXES = """
 def open_statistics(lab: Lab, *layers: str, **options: Any) -> tuple[View, Locator]:
     """A dashboard with statistics, and the card of the first layer, which shows its histogram."""
     options.setdefault("viewport", (1600, 1300))
-    view = open_training(lab, watch=layers, start=COLLECT, **options)
+    view = open_training(lab, watch=layers, start=START, **options)
     card = view.card(layers[0])
     card.get_by_role("tab", name="Histogram").click()
     expect(card.get_by_role("table")).to_be_visible()
@@ -178,7 +177,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
             assert view.root.evaluate(UNNAMED) == [], width
             stats = card.locator(".stats")
             assert stats.evaluate("(e) => e.scrollWidth <= e.clientWidth"), width
-            picture = card.locator("[data-kind=activations] svg").bounding_box()
+            picture = card.locator(".hpanel[data-kind=activations] svg").bounding_box()
             assert picture is not None
             fills.add(round(picture["width"]))
         assert len(fills) == 5  # the plots follow the width
@@ -210,7 +209,7 @@ def figures(card: Locator) -> Locator:
 
 
 def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
-    view = open_training(lab, watch=("stem", "act"), start=COLLECT, viewport=(1600, 1800))
+    view = open_training(lab, watch=("stem", "act"), start=START, viewport=(1600, 1800))
     view.root.locator(".body").evaluate("(body) => body.style.setProperty('--body-h', '1600px')")
     card = view.card("stem")
     card.get_by_role("tab", name="Curves").click()
