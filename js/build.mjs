@@ -14,9 +14,9 @@ const minifiedCss = {
   },
 };
 
-const WIDGETS = ["controls", "graph", "strips", "histogram", "dashboard"];
+const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "dashboard"];
 /** Scripts that a dashboard asks the kernel for when a view is first looked at. */
-const VIEWS = ["histogram"];
+const VIEWS = ["histogram", "extremes"];
 
 const options = {
   entryPoints: [

@@ -5,4 +5,4 @@ import { strips } from "../strips/view";
 import { lazy } from "./lazy";
 import type { ViewKind } from "./view";
 
-export const VIEWS: ViewKind[] = [strips, lazy("histogram", "Histogram")];
+export const VIEWS: ViewKind[] = [strips, lazy("histogram", "Histogram"), lazy("extremes", "Extremes")];

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.base import CardView
+from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
 from nansense_widgets.widgets.views.strips import StripsView
 
@@ -19,5 +20,6 @@ __all__ = ["VIEWS", "CardView"]
 VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "strips": StripsView,
     "histogram": HistogramView,
+    "extremes": ExtremesView,
 }
 """Made once a widget, when first asked for."""
