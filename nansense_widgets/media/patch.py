@@ -20,6 +20,9 @@ Floats = npt.NDArray[np.float64]
 Frame = tuple[tuple[int, int], tuple[int, int]]
 """First row and the one behind the last, first column and …, in the sample."""
 
+_ROUNDING = 1e-3
+"""What undoing a normalisation may leave beyond 0 and 1."""
+
 SIGNAL_LENGTH = 256
 SIGNAL_CHANNELS = 3
 
@@ -174,9 +177,9 @@ class PatchPainter:
             return 0.0, 1.0
         low, high = min(low for low, _ in ends), max(high for _, high in ends)
         bytes_only = all(p.sample.values.dtype is torch.uint8 or p.sample.pool > 1 for p in self.patches)
-        if low >= 0 and high <= 1:
+        if low >= -_ROUNDING and high <= 1 + _ROUNDING:
             return 0.0, 1.0
-        if bytes_only and low >= 0 and 1 < high <= 255:
+        if bytes_only and low >= 0 and high <= 255:
             return 0.0, 255.0
         self._say(f"black is {low:.3g}, white {high:.3g}")
         return low, high

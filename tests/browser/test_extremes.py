@@ -29,7 +29,7 @@ def scene(n):
     rows, columns = torch.meshgrid(torch.arange(32.0), torch.arange(32.0), indexing="ij")
     x = torch.zeros(n, 3, 32, 32)
     for i in range(n):
-        cy, cx, r = (torch.rand(3) * torch.tensor([20.0, 20.0, 7.0]) + torch.tensor([6.0, 6.0, 3.0])).tolist()
+        cy, cx, r = (torch.rand(3) * torch.tensor([20, 20, 7]) + torch.tensor([6, 6, 3])).tolist()
         inside = ((rows - cy) ** 2 + (columns - cx) ** 2 < r * r).float()
         bars = ((columns + i * rows / 8) % 9 < 4).float()
         x[i] = torch.stack([inside, 0.3 + 0.4 * bars * (1 - inside), rows / 32])
@@ -183,7 +183,7 @@ def test_a_patch_has_the_pixels_of_its_input(lab: Lab) -> None:
 
 def test_a_click_leads_to_the_sample_if_its_batch_is_shown(lab: Lab) -> None:
     view, card = open_extremes(lab, "stem", "act")
-    found = {}
+    found: dict[int, tuple[int, str, int, int]] = {}
     for channel in range(8):
         for end in ("largest", "smallest"):
             for rank in range(5):
@@ -203,7 +203,7 @@ def test_a_click_leads_to_the_sample_if_its_batch_is_shown(lab: Lab) -> None:
 
 def test_keys_pages_and_phases(lab: Lab) -> None:
     view, card = open_extremes(lab, "stem", net=PICTURES, start=NORMALISED)
-    expect(card.locator(".rng")).to_have_text("channels 0–7 of 24, kept: first 16")
+    expect(card.locator(".extremes .rng")).to_have_text("channels 0–7 of 24, kept: first 16")
     card.get_by_role("button", name="Next channels of stem").click()
     expect(card.locator(".xrow").first).to_have_attribute("data-channel", "8")
     expect(card.get_by_role("button", name="Next channels of stem")).to_be_disabled()
@@ -233,7 +233,7 @@ def test_what_there_is_not_is_said(lab: Lab) -> None:
         card.get_by_text("Extreme patches are collected with the statistics of whole epochs.")
     ).to_be_visible()
     card.get_by_role("button", name="Collect statistics").click()
-    expect(view.code).to_have_text("session.set_stats_scope(scope='watched')")
+    expect(view.code).to_have_text("session.set_stats_scope('watched')")
     view.step.click()
     expect(card.locator(".xrow").first).to_be_visible()
 
@@ -244,10 +244,13 @@ def test_alone_in_a_cell(lab: Lab) -> None:
     tab.run_all()
     view = View(tab)
     tab.execute("session.step_batch(); session.wait_until_paused(after_pauses=1, timeout=20)")
-    card = view.card("stem")
-    expect(patch(card, 0, "largest")).to_be_visible()
+    view.root.scroll_into_view_if_needed()
+    expect(patch(view.card("stem"), 0, "largest")).to_be_visible()
+    expect(view.root.get_by_role("tab")).to_have_count(0)
     tab.reload()
-    expect(patch(View(tab).card("stem"), 0, "largest")).to_be_visible()
+    again = View(tab)
+    again.root.scroll_into_view_if_needed()
+    expect(patch(again.card("stem"), 0, "largest")).to_be_visible()
 
 
 @pytest.mark.parametrize(
@@ -258,17 +261,19 @@ def test_alone_in_a_cell(lab: Lab) -> None:
         ("tokens", WORDS, SPOKEN, "mix"),
         ("signal", SIGNALS, COLLECT, "stem"),
     ],
+    ids=["colour", "grey", "tokens", "signal"],
 )
 def test_looks(lab: Lab, name: str, net: str, start: str, layer: str) -> None:
-    view, card = open_extremes(lab, layer, net=net, start=start, viewport=(1500, 1500))
+    view, card = open_extremes(lab, layer, net=net, start=start, viewport=(2000, 1700))
     try:
         for theme in ("light", "dark"):
             view.tab.set_theme(dark=theme == "dark")
             expect(view.root).to_have_attribute("data-theme", theme)
             for width in (1400, 250):
                 view.root.evaluate(NARROW, width)
-                card.locator(".xrow").first.scroll_into_view_if_needed()
                 settled(view)
+                card.scroll_into_view_if_needed()
+                expect(card.locator(".xp").nth(1)).to_be_visible()
                 assert view.root.evaluate(OVERFLOWING) == []
                 assert view.root.evaluate(CUT) == []
                 assert view.root.evaluate(UNNAMED) == []
@@ -276,7 +281,7 @@ def test_looks(lab: Lab, name: str, net: str, start: str, layer: str) -> None:
                 card.screenshot(path=view.tab.screenshot(f"extremes-{name}-{theme}-{width}"))
             view.root.evaluate(NARROW, 1400)
             card.get_by_role("checkbox", name="Show responses").set_checked(True)
-            expect(card.locator(".leg")).to_be_visible()
+            expect(card.locator(".extremes .leg")).to_be_visible()
             settled(view)
             card.screenshot(path=view.tab.screenshot(f"extremes-{name}-{theme}-heat"))
             card.get_by_role("checkbox", name="Show responses").set_checked(False)

@@ -27,7 +27,7 @@ export function patchButton(cell: PatchCell, row: ChannelPatches, end: string, r
 }
 
 function canvasFace(cell: PatchCell, row: ChannelPatches, { frame, buffers, edge, range }: CellOptions): HTMLElement {
-  const canvas = h("canvas", { "aria-hidden": "true" });
+  const canvas = h("canvas", { "aria-hidden": "true", class: cell.picture ? "xpic" : "xplot" });
   if (cell.picture) paintPicture(canvas, cell, cell.picture, row, buffers, edge, frame.theme);
   else if (cell.signal) paintSignal(canvas, signalLines(cell, buffers), range, bandOf(cell, row, buffers), PLOT, frame.ink, frame.theme);
   return canvas;

@@ -41,7 +41,7 @@ class ExtremesView implements CardView {
   private readonly legendMap = h("canvas", { "aria-hidden": "true" });
   private readonly legendLow = h("span");
   private readonly legendHigh = h("span");
-  private readonly legend = h("span", { class: "leg", hidden: true }, this.legendLow, this.legendMap, this.legendHigh);
+  private readonly legend = h("span", { class: "leg", role: "img", hidden: true }, this.legendLow, this.legendMap, this.legendHigh);
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly range = h("span", { class: "num" });
@@ -134,6 +134,7 @@ class ExtremesView implements CardView {
     paintLegend(this.legendMap, this.host.frame.theme, unsigned);
     setText(this.legendLow, unsigned ? "0" : "-max");
     setText(this.legendHigh, "max of the channel");
+    this.legend.setAttribute("aria-label", `colour scale of each channel's responses, from ${unsigned ? "0" : "minus its largest magnitude"} to its largest magnitude`);
   }
 
   private drawRows(content: ExtremesContent): void {

@@ -32,10 +32,11 @@ export function detailText(cell: PatchCell): string {
 }
 
 /** Rows and columns of the input that the unit sees. */
-function boxText({ box, position }: PatchCell): string {
+function boxText({ box, position, tokens }: PatchCell): string {
   if (!position.length || !box.length) return "";
-  const names = box.length === 1 ? ["places"] : box.length === 2 ? ["rows", "columns"] : ["slices", "rows", "columns"];
-  return `sees ${box.map(([from, to], i) => `${names[i]} ${from}\u2013${to - 1}`).join(", ")}`;
+  const names = box.length === 1 ? [tokens ? "token" : "place"] : box.length === 2 ? ["row", "column"] : ["slice", "row", "column"];
+  const spans = box.map(([from, to], i) => (to - from === 1 ? `${names[i]} ${from}` : `${names[i]}s ${from}\u2013${to - 1}`));
+  return `sees ${spans.join(", ")}`;
 }
 
 /** What is true of all patches of the page. */
