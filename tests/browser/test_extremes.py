@@ -50,7 +50,8 @@ class Net(nn.Module):
 model = Net()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 mean, std = torch.tensor([0.4, 0.4, 0.5]), torch.tensor([0.3, 0.3, 0.3])
-train_data = [((scene(8) - mean.view(3, 1, 1)) / std.view(3, 1, 1), torch.randint(0, 4, (8,))) for _ in range(5)]
+scaled = lambda x: (x - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+train_data = [(scaled(scene(8)), torch.randint(0, 4, (8,))) for _ in range(5)]
 val_data = train_data[:2]
 gate = threading.Event()
 gate.set()

@@ -18,7 +18,7 @@ export interface CellOptions {
   range: [number, number];
 }
 
-const PLOT: [number, number] = [104, 44];
+const PLOT: [number, number] = [80, 44];
 
 export function patchButton(cell: PatchCell, row: ChannelPatches, end: string, rank: number, options: CellOptions): HTMLButtonElement {
   const label = `channel ${row.channel}, ${end} number ${rank + 1}: ${reading(row.channel, cell, options.averaged)}, ${detailText(cell)}`;
