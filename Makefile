@@ -51,6 +51,12 @@ $(VENV)/.installed: constraints.txt pyproject.toml $(VENV)/.torch
 	$(PIP) install --constraint constraints.txt --no-build-isolation --editable '.[dev]'
 	@touch $@
 
+# Installing has built it already where there is a compiler; this is for a source that changed since.
+NATIVE := nansense_widgets/stats/native
+$(NATIVE)/.built: $(NATIVE)/fold.c $(NATIVE)/build.py $(VENV)/.installed
+	@$(BIN)/python -m nansense_widgets.stats.native || true
+	@touch $@
+
 .kernels/%/.installed: | $(VENV)/.installed
 	@rm -rf .kernels/$*
 	$(PIP) install --no-deps --target .kernels/$* ipykernel==$* $(if $(filter 6.%,$*),$(KERNEL_6_EXTRA))
@@ -71,10 +77,10 @@ chromium:
 # ---------------------------------------------------------------- for users
 
 .PHONY: setup
-setup: $(VENV)/.installed $(KERNEL_STAMPS) js/node_modules/.installed chromium ## Install everything: .venv, kernels, Node packages, Chromium
+setup: $(VENV)/.installed $(NATIVE)/.built $(KERNEL_STAMPS) js/node_modules/.installed chromium ## Install everything: .venv, kernels, Node packages, Chromium
 
 .PHONY: demo
-demo: $(VENV)/.installed ## Open the first notebook in JupyterLab (prints its address)
+demo: $(VENV)/.installed $(NATIVE)/.built ## Open the first notebook in JupyterLab (prints its address)
 	@JUPYTER_PREFER_ENV_PATH=1 JUPYTER_CONFIG_PATH="$(CURDIR)/notebooks/.jupyter" $(BIN)/jupyter lab \
 	  $$([ "$$(id -u)" != 0 ] || echo --allow-root) \
 	  $$([ -n "$${DISPLAY:-}$${WAYLAND_DISPLAY:-}" ] || [ "$$(uname)" = Darwin ] || echo --no-browser) \
@@ -89,7 +95,7 @@ test: setup lint test-js test-docs ## Everything that must hold: lint, types, la
 	$(LIMIT) $(BIN)/python -m pytest $(PYTEST_ARGS)
 
 .PHONY: test-fast
-test-fast: $(VENV)/.installed lint ## Lint, types, layers and the Python tests that need no browser, kernel or notebook
+test-fast: $(VENV)/.installed $(NATIVE)/.built lint ## Lint, types, layers and the Python tests that need no browser, kernel or notebook
 	$(LIMIT) $(BIN)/python -m pytest -m "not browser and not kernel and not notebook" $(PYTEST_ARGS)
 
 .PHONY: lint
@@ -119,11 +125,11 @@ test-js: js/node_modules/.installed
 test-docs: docs
 
 .PHONY: zoo
-zoo: $(VENV)/.installed ## Train every architecture of transformers with and without the debugger (half an hour)
+zoo: $(VENV)/.installed $(NATIVE)/.built ## Train every architecture of transformers with and without the debugger (half an hour)
 	$(LIMIT) $(BIN)/python -m tests.zoo transformers $(ZOO_ARGS)
 
 .PHONY: bench
-bench: $(VENV)/.installed chromium ## Measure what must stay fast, against its goals
+bench: $(VENV)/.installed $(NATIVE)/.built chromium ## Measure what must stay fast, against its goals
 	$(BIN)/python -m bench
 
 
@@ -140,5 +146,5 @@ docs: $(VENV)/.installed ## Build the documentation into site/
 .PHONY: clean
 clean: ## Remove all that was installed or built here (not the committed JavaScript)
 	rm -rf $(VENV) .kernels js/node_modules site dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache \
-	  .hypothesis tests/browser/screenshots
+	  .hypothesis tests/browser/screenshots $(NATIVE)/_fold.* $(NATIVE)/.built
 	find . -name __pycache__ -prune -exec rm -rf {} +

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+BATCHES = 64
+"""Batches that differ: of one that comes again and again every sample would set new records."""
 
 
 class Block(nn.Module):
@@ -95,9 +99,12 @@ def resnet20() -> Program:
     torch.manual_seed(0)
     model = ResNet20()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    x, y = torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))
+    batches = itertools.cycle(
+        [(torch.randn(32, 3, 32, 32), torch.randint(0, 10, (32,))) for _ in range(BATCHES)]
+    )
 
     def step() -> None:
+        x, y = next(batches)
         optimizer.zero_grad()
         F.cross_entropy(model(x), y).backward()
         optimizer.step()
@@ -110,9 +117,10 @@ def gpt() -> Program:
     torch.manual_seed(0)
     model = GPT()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    ids = torch.randint(0, 256, (16, 65))
+    batches = itertools.cycle([torch.randint(0, 256, (16, 65)) for _ in range(BATCHES)])
 
     def step() -> None:
+        ids = next(batches)
         optimizer.zero_grad()
         F.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten()).backward()
         optimizer.step()

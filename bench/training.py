@@ -24,6 +24,7 @@ def measure() -> Iterator[Row]:
         yield ratio(f"step, detached ({name})", build, detached, goal=1.01)
         yield ratio(f"step, statistics of 1 layer ({name})", build, one_layer, goal=1.05)
         yield ratio(f"step, statistics of 5 layers ({name})", build, five_layers, goal=1.15)
+        yield ratio(f"step, the same and extreme patches ({name})", build, five_with_patches, goal=1.25)
         yield ratio(f"step, statistics of all layers ({name})", build, all_layers, goal=1.6)
         yield ratio(f"step, 5 layers shown, published every batch ({name})", build, published, goal=1.15)
 
@@ -46,6 +47,13 @@ def five_layers(program: Program) -> Session:
     return statistics_of(program, program.five)
 
 
+def five_with_patches(program: Program) -> Session:
+    """At most 0.10 above the row before: the goals of both rows differ by as much."""
+    session = five_layers(program)
+    session.set_patch_layers(None)
+    return session
+
+
 def all_layers(program: Program) -> Session:
     session = statistics_of(program, [])
     session.set_stats_scope("all")
@@ -56,7 +64,7 @@ def statistics_of(program: Program, layers: Sequence[str]) -> Session:
     """Every batch is folded into the statistics; none is shown but a first one, which tells the layers."""
     session = nansense_widgets.start(program.model, optimizer=program.optimizer)
     session.watch(*layers)
-    session.set_stats_scope("watched")
+    session.set_patch_layers([])
     session.request_snapshot()
     session.detach()
     return session
@@ -66,6 +74,7 @@ def published(program: Program) -> Session:
     """A view that confirms each picture at once, so that every batch is painted: more than a browser asks."""
     session = nansense_widgets.start(program.model, optimizer=program.optimizer, epochs=2)
     session.watch(*program.five)
+    session.set_stats_scope("none")  # they have rows of their own
     session.set_update_frequency(unit="batch")
     session.step_run()
     dashboard = session.dashboard()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from nansense_widgets.capture.selection import select_layers
 from nansense_widgets.session.watching import Watching
 from nansense_widgets.widgets.controls import Controls
+from nansense_widgets.widgets.curves import Curves
 from nansense_widgets.widgets.dashboard import Dashboard
 from nansense_widgets.widgets.extremes import Extremes
 from nansense_widgets.widgets.graph import Graph
@@ -70,6 +71,21 @@ class Views(Watching):
             ValueError: if it matches no layer, or several.
         """
         return self._hub.widget(f"extremes {layer}", Extremes, layers=[self._one_layer(layer)])
+
+    def curves(self, layer: str) -> Curves:
+        """Statistics of one layer (which becomes watched) against the epoch, in bqplot figures.
+
+        They need statistics that are collected (`set_stats_scope`). `to_dict()` and `to_pandas()` of what is
+        returned give the numbers; buttons in it save each figure as PNG or SVG.
+
+        Args:
+            layer: a name, or a glob or class that one layer matches.
+
+        Raises:
+            TypeError: if it is no string.
+            ValueError: if it matches no layer, or several.
+        """
+        return self._hub.widget(f"curves {layer}", Curves, layers=[self._one_layer(layer)])
 
     def _one_layer(self, layer: str) -> str:
         if not self._enabled:

@@ -96,8 +96,8 @@ class Watching(Standing):
         in the process only captured batches are: compiled code cannot be looked into.
 
         Args:
-            scope: `"watched"`: the watched layers; `"all"`: every layer known; `"none"` (the default for as
-                long as no widget shows statistics): nothing more, and what was collected stays.
+            scope: `"watched"` (the default): the watched layers; `"all"`: every layer known; `"none"`:
+                nothing more, and what was collected stays.
 
         Raises:
             ValueError: for anything else.

@@ -92,17 +92,20 @@ class TensorStats:
             self._counts = np.zeros(RAW, np.int64)
         self._counts += summary.counts
         self._zeros += summary.zeros
-        if summary.rows is not None and summary.row_zeros is not None and summary.alive is not None:
-            self._rows = self._rows or RowCounts()
-            self._rows.add(summary.rows, summary.row_zeros, summary.counts)
+        if summary.rows is not None:
+            if self._rows is None:
+                self._rows = RowCounts()
+            self._rows.add(summary.rows, summary.tiny)
+        if summary.alive is not None:
             self._add_alive(summary.alive)
-        if summary.n == 0:
+        n, mean, squares, low, high = summary.moments
+        if n == 0:
             return
-        self._min, self._max = min(self._min, summary.low), max(self._max, summary.high)
-        everything = self._n + summary.n
-        delta = summary.mean - self._mean
-        self._squares += summary.squares + delta * delta * (self._n * summary.n / everything)
-        self._mean += delta * (summary.n / everything)
+        self._min, self._max = min(self._min, low), max(self._max, high)
+        everything = self._n + n
+        delta = mean - self._mean
+        self._squares += squares + delta * delta * (self._n * n / everything)
+        self._mean += delta * (n / everything)
         self._n = everything
 
     def snapshot(self) -> TensorStatsSnapshot:
@@ -141,8 +144,6 @@ class TensorStats:
         if len(alive) > len(self._alive):
             self._alive = np.concatenate([self._alive, np.zeros(len(alive) - len(self._alive), np.bool_)])
             self._suspects = None
-        if self._suspects == ():
-            return
         self._alive[: len(alive)] |= alive
         dead = np.flatnonzero(~self._alive)
         self._suspects = tuple(dead.tolist()) if len(dead) <= FEW * len(self._alive) else None

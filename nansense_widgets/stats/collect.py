@@ -34,7 +34,7 @@ class StatsCollector:
     """The buckets of a session. Folding happens on the training thread, reading on any."""
 
     def __init__(self) -> None:
-        self.scope = StatsScope.NONE  # nothing shows them yet, and they cost time in every batch
+        self.scope = StatsScope.WATCHED
         self.performance = WatchPerformance()
         self.patches = PatchCollector()
         self._buckets: dict[Key, Bucket] = {}

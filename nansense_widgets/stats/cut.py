@@ -140,7 +140,7 @@ class Cutter:
         elif not whole:
             try:
                 fields = self._fields.at(position)
-            except Exception as error:  # noqa: BLE001  a layer of an unusual kind: the sample is shown whole
+            except Exception as error:
                 fields, why = (), f"{type(error).__name__}: {error}"
             for field in fields:
                 if field.input == self._input and len(field.box) == len(sizes):

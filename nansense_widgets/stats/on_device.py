@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from nansense_widgets.stats.bins import MINUS_ZERO, RAW, ZERO, raw_bins
+from nansense_widgets.stats.rows import Rows
 from nansense_widgets.stats.summary import Summary, as_numbers, others_than, parts_of
 
 __all__ = ["DeviceStats", "DeviceSummary", "is_asynchronous", "summarise_on_device"]
@@ -85,24 +86,25 @@ class DeviceStats:
         known, self._sum = self._sum, None
         if known is None:
             return None
-        rows = known.counts.cpu().numpy().copy()
-        zeros, raw = rows[:, RAW:], rows[:, :RAW]
+        counts = known.counts.cpu().numpy().copy()
+        zeros, raw = counts[:, RAW:], counts[:, :RAW]
         raw[:, (ZERO, MINUS_ZERO)] += zeros
-        channels = 0 if known.alive is None else len(known.alive)
-        own = None if known.alive is None else min(channels, len(raw) - 1)
+        alive = None if known.alive is None else known.alive.cpu().numpy()
         numbers = torch.stack([known.n.double(), known.mean, known.squares, known.low, known.high]).tolist()
         all_zeros = zeros.sum(0)
+        rows = tiny = None
+        total = raw.sum(0)
+        if alive is not None:
+            own = min(len(alive), len(raw) - 1)
+            rows = Rows.of(np.ascontiguousarray(raw[:own]), total)
+            tiny = rows.first - zeros[:own, ::-1]
         return Summary(
-            counts=raw.sum(0),
+            counts=total,
             zeros=(int(all_zeros[0]), int(all_zeros[1])),
-            rows=None if own is None else np.ascontiguousarray(raw[:own]),
-            row_zeros=None if own is None else zeros[:own],
-            alive=None if known.alive is None else known.alive.cpu().numpy(),
-            n=int(numbers[0]),
-            mean=numbers[1],
-            squares=numbers[2],
-            low=numbers[3],
-            high=numbers[4],
+            rows=rows,
+            tiny=tiny,
+            alive=alive,
+            moments=(int(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4]),
         )
 
     @property

@@ -53,8 +53,8 @@ class Responses:
             empty = np.full(tuple(flat.shape[:2]), np.nan)
             return Responses(empty, empty, None, 0, places, flat)
         averages = averages and math.prod(places) > 1
-        low, high = torch.aminmax(flat, dim=2)
-        table = [low, high]
+        # On a CPU `torch.aminmax` along an axis takes ten times as long as both of these.
+        table = [flat.amin(2), flat.amax(2)]
         if averages:
             kept = flat.dtype in (torch.float32, torch.float64)
             table.append(flat.mean(2, dtype=flat.dtype if kept else _wide(flat)))

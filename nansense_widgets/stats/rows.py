@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from nansense_widgets.stats.bins import RAW, SPECIAL, in_order
 
-__all__ = ["Counts", "RowCounts"]
+__all__ = ["Counts", "RowCounts", "Rows"]
 
 Counts = npt.NDArray[np.int64]
 
@@ -18,68 +20,91 @@ _LAST = _HALF - 4
 others."""
 
 
+class Rows(NamedTuple):
+    """Counts of some channels, each sign for itself, first that of negative values.
+
+    Attributes:
+        first: the bins of zeros and of the smallest subnormal numbers: of shape (rows, 2).
+        special: those of infinity and NaN: (rows, 2, 4); None where there are none.
+        starts: the first bins, within their sign, of the spans.
+        spans: all other bins that are used: (rows, used).
+    """
+
+    first: Counts
+    special: Counts | None
+    starts: tuple[int, int]
+    spans: tuple[Counts, Counts]
+
+    @staticmethod
+    def of(dense: Counts, total: Counts) -> Rows:
+        """The same from all bins: of shape (rows, 2048), and of all channels together (2048,)."""
+        halves = dense.reshape(len(dense), 2, _HALF)
+        starts, spans = [], []
+        for sign in range(2):
+            used = np.flatnonzero(total[sign * _HALF + 1 : sign * _HALF + _LAST]) + 1
+            low, high = (int(used[0]), int(used[-1]) + 1) if len(used) else (1, 1)
+            starts.append(low)
+            spans.append(halves[:, sign, low:high])
+        special = halves[:, :, _LAST:] if total[SPECIAL].any() else None
+        return Rows(halves[:, :, 0], special, (starts[0], starts[1]), (spans[0], spans[1]))
+
+
 class RowCounts:
     """Adds up; grows with the channels and with the octaves that come."""
 
     def __init__(self) -> None:
         self._rows = 0
         self._first = np.zeros((0, 2), np.int64)
+        self._tiny = np.zeros((0, 2), np.int64)
         self._special = np.zeros((0, 2, 4), np.int64)
-        self._zeros = np.zeros((0, 2), np.int64)
-        self._starts = [0, 0]
-        self._windows = [np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64)]
+        self._starts = [1, 1]
+        self._spans = [np.zeros((0, 0), np.int64), np.zeros((0, 0), np.int64)]
 
-    def add(self, rows: Counts, zeros: Counts, everywhere: Counts) -> None:
-        """Add counts.
-
-        Args:
-            rows: of shape (rows, 2048).
-            zeros: how many of them are positive and negative zeros: (rows, 2).
-            everywhere: of shape (2048,), not zero where `rows` has a count.
-        """
-        count = len(rows)
-        halves = rows.reshape(count, 2, _HALF)
+    def add(self, rows: Rows, tiny: Counts | None) -> None:
+        """Add counts; `tiny`: how many of `rows.first` are no zeros, None if none."""
+        count = len(rows.first)
         if count > self._rows:
             self._rows = count
             self._first = _grown(self._first, (count, 2))
+            self._tiny = _grown(self._tiny, (count, 2))
             self._special = _grown(self._special, (count, 2, 4))
-            self._zeros = _grown(self._zeros, (count, 2))
-        self._first[:count] += halves[:, :, 0]
-        self._zeros[:count] += zeros
-        if everywhere[SPECIAL].any():
-            self._special[:count] += halves[:, :, _LAST:]
+        self._first[:count] += rows.first
+        if tiny is not None:
+            self._tiny[:count] += tiny
+        if rows.special is not None:
+            self._special[:count] += rows.special
         for sign in range(2):
-            used = np.flatnonzero(everywhere[sign * _HALF + 1 : sign * _HALF + _LAST])
-            if len(used):
-                self._add_window(sign, halves[:, sign, 1:_LAST], int(used[0]), int(used[-1]) + 1)
+            if rows.spans[sign].size:
+                self._add_span(sign, rows.spans[sign], rows.starts[sign])
 
-    def _add_window(self, sign: int, inner: Counts, low: int, high: int) -> None:
-        start, window = self._starts[sign], self._windows[sign]
-        if window.size:
-            first, last = min(low, start), max(high, start + window.shape[1])
+    def _add_span(self, sign: int, span: Counts, low: int) -> None:
+        start, known = self._starts[sign], self._spans[sign]
+        high = low + span.shape[1]
+        if known.size:
+            first, last = min(low, start), max(high, start + known.shape[1])
         else:
             first, last, start = low, high, low
-        if window.shape != (self._rows, last - first):
+        if known.shape != (self._rows, last - first):
             grown = np.zeros((self._rows, last - first), np.int64)
-            grown[: window.shape[0], start - first : start - first + window.shape[1]] = window
-            self._starts[sign], self._windows[sign] = first, grown
-            start, window = first, grown
-        window[: len(inner), low - start : high - start] += inner[:, low:high]
+            grown[: known.shape[0], start - first : start - first + known.shape[1]] = known
+            self._starts[sign], self._spans[sign] = first, grown
+            start, known = first, grown
+        known[: len(span), low - start : high - start] += span
 
     @property
     def nbytes(self) -> int:
         """Memory that it takes."""
-        return sum(array.nbytes for array in (self._first, self._special, self._zeros, *self._windows))
+        return sum(array.nbytes for array in (self._first, self._tiny, self._special, *self._spans))
 
     def copy(self) -> RowCounts:
         """An independent copy."""
         other = RowCounts()
         other._rows = self._rows
         other._first = self._first.copy()
+        other._tiny = self._tiny.copy()
         other._special = self._special.copy()
-        other._zeros = self._zeros.copy()
         other._starts = list(self._starts)
-        other._windows = [window.copy() for window in self._windows]
+        other._spans = [span.copy() for span in self._spans]
         return other
 
     def raw(self) -> torch.Tensor:
@@ -87,17 +112,18 @@ class RowCounts:
         dense = np.zeros((self._rows, 2, _HALF), np.int64)
         dense[:, :, 0] = self._first
         dense[:, :, _LAST:] = self._special
-        for sign, (start, window) in enumerate(zip(self._starts, self._windows, strict=True)):
-            dense[: len(window), sign, 1 + start : 1 + start + window.shape[1]] = window
+        for sign, (start, span) in enumerate(zip(self._starts, self._spans, strict=True)):
+            dense[: len(span), sign, start : start + span.shape[1]] = span
         return torch.from_numpy(dense).view(self._rows, RAW)
 
     def hists(self) -> torch.Tensor:
         """Counts in the order of the values: int64 of shape (rows, 2041)."""
-        return in_order(self.raw(), torch.from_numpy(self._zeros.copy()))
+        zeros = self._first - self._tiny
+        return in_order(self.raw(), torch.from_numpy(zeros[:, ::-1].copy()))
 
     def nonfinite(self) -> torch.Tensor:
         """Values that are NaN or infinite: int64 of shape (rows,)."""
-        return self.raw()[:, SPECIAL].sum(1)
+        return torch.from_numpy(self._special.sum((1, 2)))
 
 
 def _grown(before: Counts, shape: tuple[int, ...]) -> Counts:

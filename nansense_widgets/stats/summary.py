@@ -1,8 +1,8 @@
 """What is known of the values of one tensor: counts by bin and moments, in the processor's own memory.
 
-`on_device.py` does the same on an accelerator. Here float32 goes through compiled code where it has been built
-(`native/`), and else, as all other types, through `torch.bincount` and sums; whatever is small is left to numpy,
-whose calls cost a fifth of torch's.
+`on_device.py` does the same on an accelerator. Here float32 goes through compiled code where it has been
+built (`native/`), and else, as all other types, through `torch.bincount` and sums; whatever is small is left
+to numpy, whose calls cost a fifth of torch's.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +18,7 @@ import torch
 
 from nansense_widgets.stats import native
 from nansense_widgets.stats.bins import MINUS_ZERO, RAW, SPECIAL, ZERO, raw_bins
-from nansense_widgets.stats.rows import Counts
+from nansense_widgets.stats.rows import Counts, Rows
 
 __all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
 
@@ -55,33 +54,24 @@ class Expected(NamedTuple):
     suspects: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Summary:
+class Summary(NamedTuple):
     """All that is known of some values; what several layers share is computed once.
 
     Attributes:
         counts: by raw bin: int64 of shape (2048,).
         zeros: how many are +0 and -0.
-        rows: counts of the first channels: int64 of shape (rows, 2048); None without a channel axis.
-        row_zeros: the same of zeros: (rows, 2).
-        alive: of each channel, whether one of its values is not zero; True as well where nobody asked.
-        n: finite values.
-        mean: of these.
-        squares: sum of their squared differences from the mean.
-        low: the least of them.
-        high: the largest.
+        rows: counts of the first channels; None without a channel axis.
+        tiny: how many in their first bins are no zeros: (rows, 2), negative and positive; None if none.
+        alive: of each channel, whether one of its values is not zero; None where it was not asked.
+        moments: of the finite values.
     """
 
     counts: Counts
     zeros: tuple[int, int]
-    rows: Counts | None
-    row_zeros: Counts | None
+    rows: Rows | None
+    tiny: Counts | None
     alive: Mask | None
-    n: int
-    mean: float
-    squares: float
-    low: float
-    high: float
+    moments: Moments
 
 
 def summarise(
@@ -89,6 +79,8 @@ def summarise(
     channel_axis: int | None,
     channel_limit: int,
     expected: Expected,
+    *,
+    compiled: bool = True,
 ) -> list[Summary]:
     """Summaries of a tensor's values, in parts.
 
@@ -97,9 +89,11 @@ def summarise(
         channel_axis: axis of the channels, or None.
         channel_limit: how many channels have rows of their own.
         expected: what is thought of the values; where it does not hold, it is seen.
+        compiled: whether compiled code may be used where it has been built.
     """
     parts, axis = parts_of(tensor, channel_axis)
-    return [_summary(as_numbers(part), axis, channel_limit, expected) for part in parts]
+    compiled = compiled and native.is_built()
+    return [_summary(as_numbers(part), axis, channel_limit, expected, compiled) for part in parts]
 
 
 def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[torch.Tensor], int | None]:
@@ -158,43 +152,45 @@ def _row_offsets(ndim: int, axis: int, channels: int, limit: int, device: torch.
     return rows.mul_(RAW).view(shape)
 
 
-def _summary(values: torch.Tensor, axis: int | None, limit: int, expected: Expected) -> Summary:
-    if values.dtype is torch.float32 and native.is_built():
+def _summary(
+    values: torch.Tensor, axis: int | None, limit: int, expected: Expected, compiled: bool
+) -> Summary:
+    if compiled and values.dtype is torch.float32:
         counts, rows, zeros, moments = _folded(values, axis, limit, expected.mean)
     else:
         counts, rows = _counted(values, axis, limit)
         zeros = _zeros(values, counts)
         flat = values.view(-1)
         moments = _moments(flat[flat.isfinite()] if counts[SPECIAL].any() else flat, expected.is_centred)
-    row_zeros = alive = None
+    tiny = alive = None
     if axis is not None and rows is not None:
-        near = int(counts[ZERO]), int(counts[MINUS_ZERO])
-        row_zeros = rows[:, (ZERO, MINUS_ZERO)] if near == zeros else _row_zeros(values, axis, len(rows))
-        alive = _alive(values, axis, row_zeros, expected.suspects)
-    return Summary(counts, zeros, rows, row_zeros, alive, *moments)
+        if (int(counts[ZERO]), int(counts[MINUS_ZERO])) != zeros:
+            tiny = rows.first - _row_zeros(values, axis, len(rows.first))
+        alive = _alive(values, axis, rows, tiny, expected.suspects)
+    return Summary(counts, zeros, rows, tiny, alive, moments)
 
 
 def _folded(
     values: torch.Tensor, axis: int | None, limit: int, shift: float
-) -> tuple[Counts, Counts | None, tuple[int, int], Moments]:
+) -> tuple[Counts, Rows | None, tuple[int, int], Moments]:
     outer, channels, inner = 1, 1, values.numel()
     if axis is not None:
         outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
         inner = math.prod(values.shape[axis + 1 :])
-    rows = min(channels, limit + 1)
-    by_row, found = native.fold(values, outer, channels, inner, rows, limit, shift)
-    n, total, squares, low, high, zeros, minus_zeros = found.tolist()
-    if n and total * total > FAR * n * (squares - total * total / n):
-        # The mean lies where nobody thought, and far off beside the deviation: from there the squares count anew.
-        shift += total / n
-        _, total, squares, _, _, _, _ = native.moments(values.view(-1), shift).tolist()
-    moments = (
-        (int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high)
-        if n
-        else (0, 0.0, 0.0, math.inf, -math.inf)
-    )
-    own = None if axis is None else by_row[:limit]
-    return by_row.sum(0), own, (int(zeros), int(minus_zeros)), moments
+    own = 0 if axis is None else min(channels, limit)
+    found = native.fold(values, outer, channels, inner, own, limit, shift)
+    n, total, squares, low, high, zeros, minus_zeros = found.moments
+    for closer in ("middle", "mean"):
+        if n == 0 or total * total <= FAR * n * (squares - total * total / n):
+            break
+        # The mean lies where nobody thought, far off beside the deviation: squares count anew from nearer.
+        # The middle comes first, which is exact: beside a far shift even the mean has lost its digits.
+        shift = low / 2 + high / 2 if closer == "middle" else shift + total / n
+        _, total, squares, _, _, _, _ = native.moments(values.view(-1), shift)
+    moments = (0, 0.0, 0.0, math.inf, -math.inf)
+    if n:
+        moments = int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high
+    return found.total, found.rows if own else None, (int(zeros), int(minus_zeros)), moments
 
 
 def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
@@ -204,8 +200,7 @@ def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
     )
 
 
-def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Counts | None]:
-    """Values in each raw bin: of shape (2048,), and of shape (rows, 2048) for the first channels."""
+def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Rows | None]:
     if axis is None:
         return torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy(), None
     channels = values.shape[axis]
@@ -213,7 +208,8 @@ def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts
     rows = min(channels, limit + 1)
     bins = raw_bins(values, _row_offsets(values.ndim, axis, channels, limit, values.device))
     by_row = torch.bincount(bins.view(-1), minlength=rows * RAW).numpy().reshape(rows, RAW)
-    return by_row.sum(0), by_row[:limit]
+    total = by_row.sum(0)
+    return total, Rows.of(by_row[:limit], total)
 
 
 def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
@@ -221,17 +217,20 @@ def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
     some = values.narrow(axis, 0, rows)
     others = others_than(values, axis)
     is_zero, signed = some == 0, some.signbit()
-    of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & ~signed, is_zero & signed)]
+    of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & signed, is_zero & ~signed)]
     return torch.stack(of_rows, 1).numpy()
 
 
-def _alive(values: torch.Tensor, axis: int, row_zeros: Counts, suspects: tuple[int, ...] | None) -> Mask:
-    channels = values.shape[axis]
+def _alive(
+    values: torch.Tensor, axis: int, rows: Rows, tiny: Counts | None, suspects: tuple[int, ...] | None
+) -> Mask | None:
     if suspects == ():
-        return np.ones(channels, np.bool_)
+        return None
+    channels = values.shape[axis]
     others = others_than(values, axis)
-    if len(row_zeros) == channels:
-        filled: Mask = row_zeros.sum(1) != values.numel() // channels
+    if len(rows.first) == channels:
+        zeros = rows.first if tiny is None else rows.first - tiny
+        filled: Mask = zeros.sum(1) != values.numel() // channels
         return filled
     if not others:
         return (values != 0).numpy()

@@ -9,7 +9,7 @@ from nansense_widgets.media.values import dtype_name
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.shown import ShownOutput, layout_of
 from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.views import VIEWS, CardView
+from nansense_widgets.widgets.views import VIEWS, CardView, HasWidgets
 
 __all__ = ["CardPainter"]
 
@@ -60,6 +60,17 @@ class CardPainter:
     def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:
         """What a view is asked for one place of its picture: the reply without its addressee, and buffers."""
         return self._view(want).fetch(want, ask)
+
+    @property
+    def waits(self) -> bool:
+        """Whether a view has something for the main thread to do."""
+        return any(view.waits for view in self._views.values() if isinstance(view, HasWidgets))
+
+    def refresh(self) -> bool:
+        """Let views change widgets of their own (main thread only); True if cards are to be painted anew."""
+        views = [view for view in list(self._views.values()) if isinstance(view, HasWidgets)]
+        # All of them, whichever has something new.
+        return True in [view.refresh() for view in views]
 
     def _view(self, want: protocol.CardWant) -> CardView:
         name = want["view"]

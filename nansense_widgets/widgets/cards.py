@@ -14,7 +14,7 @@ from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
-from nansense_widgets.widgets.protocol_statistics import HistogramOptions
+from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
 from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["CardsPart"]
@@ -71,6 +71,8 @@ class CardsPart(SessionWidget):
         if watched != self.watched:
             self.watched = watched
             self._still_later()
+        if self._painter.refresh():
+            self._hub.redraw()
         still, self._next_still = self._next_still, None
         if still is not None:
             self.still = dict(still)
@@ -127,6 +129,8 @@ class CardsPart(SessionWidget):
             return self._of_still(view, seq, wants)
         buffers: list[bytes] = []
         cards = [self._painter.card(snapshot, want, buffers) for want in wants]
+        if self._painter.waits:
+            self._hub.publisher.poke()
         return {
             "type": "cards",
             "view": view,
@@ -189,6 +193,7 @@ STILL_OPTIONS: dict[str, Any] = {
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
+    "curves": CurvesOptions(statistics=["mean"]),
 }
 """What the picture for files without a kernel shows of a layer."""
 

@@ -12,8 +12,8 @@ from typing import Literal, TypedDict
 from nansense_widgets.widgets.protocol import Kind
 
 __all__ = [
-    "Bars", "ChannelRows", "Figure", "HistogramContent", "HistogramOptions", "InBin", "InBinAsk", "Numbers",
-    "Offer", "StatsRow",
+    "Bars", "ChannelRows", "CurveFigure", "CurvesContent", "CurvesOptions", "Figure", "HistogramContent",
+    "HistogramOptions", "InBin", "InBinAsk", "Numbers", "Offer", "StatsRow",
 ]  # fmt: skip
 
 Offer = Literal["", "watch", "collect"]
@@ -148,3 +148,31 @@ class InBin(TypedDict):
     """Samples with such values."""
     of: int
     """Samples in the batch."""
+
+
+class CurvesOptions(TypedDict):
+    statistics: list[str]
+    """Which are drawn of each tensor: names of `stats.curves.STATISTICS`."""
+
+
+class CurveFigure(TypedDict):
+    key: str
+    title: str
+    unit: str
+    """What its height is."""
+    model: str
+    """Id of the bqplot figure's model."""
+
+
+class CurvesContent(TypedDict):
+    statistics: list[str]
+    """All that can be drawn, in order."""
+    phases: list[str]
+    """In the order of their line styles: solid, dashed, dotted, dash-dotted."""
+    partial: list[str]
+    """What is drawn as not finished, in words."""
+    hint: str
+    offer: Offer
+    wait: str
+    """Why there are no figures yet, else empty."""
+    figures: list[CurveFigure]

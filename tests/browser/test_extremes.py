@@ -227,7 +227,7 @@ def test_keys_pages_and_phases(lab: Lab) -> None:
 
 
 def test_what_there_is_not_is_said(lab: Lab) -> None:
-    view = open_training(lab, watch=("stem",))
+    view = open_training(lab, watch=("stem",), start=START + "\nsession.set_stats_scope('none')")
     card = view.card("stem")
     card.get_by_role("tab", name="Extremes").click()
     expect(

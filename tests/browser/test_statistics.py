@@ -9,14 +9,13 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.test_looks import CUT, NARROW, OVERFLOWING, UNNAMED
-from tests.browser.training import LOOP, NET, START, View, open_training
+from tests.browser.training import LAUNCH, LOOP, NET, START, View, open_training
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator
 
     from tests.browser.lab import Lab
 
-COLLECT = START + "\nsession.set_stats_scope('watched')"
 
 BOXES = """
 (card) => [...card.querySelectorAll('*')].filter((e) => !e.closest('svg') || e.tagName === 'svg').map((e) => {
@@ -31,7 +30,7 @@ BOXES = """
 def open_statistics(lab: Lab, *layers: str, **options: Any) -> tuple[View, Locator]:
     """A dashboard with statistics, and the card of the first layer, which shows its histogram."""
     options.setdefault("viewport", (1600, 1300))
-    view = open_training(lab, watch=layers, start=COLLECT, **options)
+    view = open_training(lab, watch=layers, start=START, **options)
     card = view.card(layers[0])
     card.get_by_role("tab", name="Histogram").click()
     expect(card.get_by_role("table")).to_be_visible()
@@ -49,7 +48,7 @@ WIDE = NET.replace("model = Net()", "model = Net(40)").replace(
 
 @pytest.mark.parametrize(("net", "dead"), [(NET, 3), (WIDE, 33)])
 def test_a_dead_channel_is_found_in_two_clicks(lab: Lab, net: str, dead: int) -> None:
-    view = open_training(lab, net=net, watch=("act",))
+    view = open_training(lab, net=net, watch=("act",), start=START + "\nsession.set_stats_scope('none')")
     card = view.card("act")
     card.get_by_role("tab", name="Histogram").click()
     card.get_by_role("radio", name="dead").click()
@@ -175,7 +174,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
             assert view.root.evaluate(UNNAMED) == [], width
             stats = card.locator(".stats")
             assert stats.evaluate("(e) => e.scrollWidth <= e.clientWidth"), width
-            picture = card.locator("[data-kind=activations] svg").bounding_box()
+            picture = card.locator(".hpanel[data-kind=activations] svg").bounding_box()
             assert picture is not None
             fills.add(round(picture["width"]))
         assert len(fills) == 5  # the plots follow the width
@@ -199,3 +198,81 @@ def test_histogram_alone_in_a_cell(lab: Lab) -> None:
     expect(card.locator("[data-kind=gradients] .hfill")).to_have_attribute("d", re.compile("M"))
     expect(alone.root.get_by_role("tab")).to_have_count(0)
     expect(alone.root.get_by_label("Sample in the batch")).to_be_hidden()
+
+
+def figures(card: Locator) -> Locator:
+    """Figures of curves that have been drawn."""
+    return card.locator("figure").filter(has=card.page.locator("svg .axis"))
+
+
+def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
+    view = open_training(lab, watch=("stem", "act"), start=START, viewport=(1600, 1800))
+    view.root.locator(".body").evaluate("(body) => body.style.setProperty('--body-h', '1600px')")
+    card = view.card("stem")
+    card.get_by_role("tab", name="Curves").click()
+    expect(figures(card)).to_have_count(7, timeout=60_000)  # bqplot and pandas are imported
+    expect(card.locator("figure h4")).to_have_text(
+        [
+            "Activations",
+            "Gradients",
+            "Dead channels",
+            "stem.weight",
+            "stem.bias",
+            "Gradient norm",
+            "Update ratio",
+        ]
+    )
+    expect(card.locator(".clegend")).to_contain_text("train \u00b7 epoch 1: 1 of 6 batches so far")
+    card.evaluate("(card) => { window.plots = [...card.querySelectorAll('figure svg')]; }")
+    before = card.evaluate(BOXES)
+    view.press("n")
+    expect(card.locator(".clegend")).to_contain_text("2 of 6")
+    assert card.evaluate(BOXES) == before
+    view.press("e")
+    view.stands("epoch 2/3\u00b7train\u00b7before batch 1/6")
+    expect(card.locator(".clegend")).to_contain_text("val")
+    # The same pictures with more in them: nothing was taken away and drawn anew.
+    assert card.evaluate("(card) => window.plots.every((plot) => card.contains(plot))")
+    # Labels of the statistics that are chosen stand at the ends of the lines.
+    plot = card.locator("figure[data-figure=activations]")
+    expect(plot.get_by_text("median", exact=True)).to_be_visible()
+    card.get_by_role("group", name="Statistics").get_by_label("median").uncheck()
+    expect(plot.get_by_text("median", exact=True)).to_have_count(0)
+    card.get_by_role("group", name="Statistics").get_by_label("max").check()
+    expect(plot.get_by_text("max", exact=True)).to_be_visible()
+    # Figures are saved as files, numbers read from the session.
+    for kind in ("PNG", "SVG"):
+        with view.page.expect_download() as download:
+            card.get_by_role("button", name=f"Save Activations of stem as {kind}").click()
+        assert download.value.suggested_filename == f"stem-activations.{kind.lower()}"
+    rows = view.tab.evaluate("session.curves('stem').to_pandas().tensor.value_counts()['activations'].item()")
+    assert rows == 2
+    # Another tab and back: the figures are there at once; the width is followed.
+    card.get_by_role("tab", name="Strips").click()
+    expect(view.tiles("stem")).to_have_count(8)
+    card.get_by_role("tab", name="Curves").click()
+    expect(figures(card).first).to_be_visible()
+    for width in (250, 900):
+        view.root.evaluate(NARROW, width)
+        plot.scroll_into_view_if_needed()
+        view.page.wait_for_function(
+            "(figure) => Math.abs(figure.querySelector('svg').clientWidth - figure.clientWidth) < 4",
+            arg=plot.element_handle(),
+        )
+        assert view.root.evaluate(OVERFLOWING) == [], width
+        assert view.root.evaluate(UNNAMED) == [], width
+
+
+def test_curves_alone_before_anything_is_collected(lab: Lab) -> None:
+    path = lab.write_notebook([NET + LOOP, START, LAUNCH, "session.curves('act')"])
+    tab = lab.open(path, viewport=(1400, 1700))
+    tab.run_all()
+    alone = View(tab)
+    expect(alone.root.get_by_text("Statistics over whole epochs are not collected yet.")).to_be_visible()
+    alone.root.get_by_role("button", name="Collect statistics").click()
+    expect(alone.root.get_by_text("step or run")).to_be_visible()
+    before = tab.evaluate("session.pause_count")
+    tab.evaluate("session.step_batch()")
+    tab.evaluate(f"session.wait_until_paused(after_pauses={before}, timeout=30)")
+    expect(figures(alone.card("act"))).to_have_count(3, timeout=60_000)
+    expect(alone.root.get_by_role("tab")).to_have_count(0)

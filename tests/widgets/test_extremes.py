@@ -270,6 +270,7 @@ def test_a_sample_of_the_batch_on_screen_says_so() -> None:
 def test_what_there_is_not_is_said_with_the_action_that_helps() -> None:
     model = conv()
     session = nansense_widgets.start(model)
+    session.set_stats_scope("none")
     browser = Browser(session.dashboard())
     shown, _ = content(browser, "0")
     assert (shown["chosen"], shown["offer"]) == ("", "collect")

@@ -62,7 +62,6 @@ def collecting() -> Any:
     """Statistics of everything, over the small classifier; stands in the second batch of the first epoch."""
     session, loop = start_small()
     session.watch("*")
-    session.set_stats_scope("watched")
     driver = Driver(session, loop)
     driver.do("step_batch")
     yield driver, Browser(session.dashboard())
@@ -148,6 +147,7 @@ def test_a_finished_epoch_stays_and_is_compared(collecting: Any) -> None:
 
 def test_why_there_is_nothing_and_what_would_help() -> None:
     session, loop = start_small()
+    session.set_stats_scope("none")
     driver = Driver(session, loop)
     browser = Browser(session.dashboard())
     shown, buffers = content(browser, "1")
@@ -190,6 +190,7 @@ def odd(dtype: torch.dtype = torch.float32) -> tuple[Session, Driver, Browser, t
     torch.manual_seed(0)
     x = torch.randn(4, 1, 6, 6, dtype=dtype)
     session = nansense_widgets.start(model)
+    session.set_stats_scope("none")  # what is shown is the current batch
     session.watch("*")
 
     def loop() -> None:

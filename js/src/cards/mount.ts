@@ -4,6 +4,7 @@
 import { debounce, focusedNear, h, type Part } from "../lib/dom";
 import { icon } from "../lib/icons";
 import { resolveColor } from "../lib/colormap";
+import { managerOf } from "../lib/embed";
 import { bytesOf, splitBuffers } from "../lib/pixels";
 import type { Cards } from "../lib/protocol";
 import type { Root } from "../lib/root";
@@ -100,6 +101,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     get warn() {
       return warn;
     },
+    manager: managerOf(channel.model),
     alive,
     wantSoon,
     showSample: (sample) => !bar.element.hidden && bar.choose(sample),

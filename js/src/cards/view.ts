@@ -5,6 +5,7 @@ import type { Answer } from "../lib/channel";
 import type { ActionName, Card, Part, Reply, Transform, ViewName } from "../lib/protocol";
 import type { Rgb } from "../lib/colormap";
 import type { Theme } from "../lib/theme";
+import type { WidgetManager } from "../lib/embed";
 import type { ViewScript } from "./lazy";
 
 /** How all cards show their values. */
@@ -27,6 +28,8 @@ export interface Frame {
   readonly theme: Theme;
   readonly ink: Ink;
   readonly warn: Rgb;
+  /** Shows widgets that are not ours; null where the page has none. */
+  readonly manager: WidgetManager | null;
   alive(): boolean;
   /** Says what is wanted now, a little later. */
   wantSoon(): void;

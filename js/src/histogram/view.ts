@@ -2,12 +2,13 @@
 
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { Choice } from "../lib/choice";
-import { h, setText } from "../lib/dom";
+import { h } from "../lib/dom";
 import type { Card, Kind } from "../lib/protocol";
 import type { Bars, Figure, HistogramContent, HistogramOptions, InBin, InBinAsk } from "../lib/protocol_statistics";
 import type { Scale } from "./axis";
 import type { Bar } from "./bins";
 import type { Height } from "./heights";
+import { OfferLine } from "./offer";
 import { Plot, type PlotChoice, type Series } from "./plot";
 import { RowsPanel } from "./rows";
 import { rowLabel, StatsTable } from "./table";
@@ -18,10 +19,6 @@ const BATCH = "batch";
 const DWELL = 120;
 const NARROW = 440;
 const SIDE_BY_SIDE = 780;
-const ACTIONS = {
-  watch: { text: "Watch", name: "watch" },
-  collect: { text: "Collect statistics", name: "set_stats_scope" },
-} as const;
 
 class HistogramView implements CardView {
   readonly element: HTMLElement;
@@ -35,9 +32,7 @@ class HistogramView implements CardView {
   private width = 0;
   private snapshot = -1;
   private dwell: ReturnType<typeof setTimeout> | undefined;
-  private readonly hint = h("p", { class: "hint" });
-  private readonly offer = h("button", { type: "button", class: "btn s", onclick: () => this.act() });
-  private readonly empty = h("div", { class: "offer", hidden: true }, this.hint, this.offer);
+  private readonly offer: OfferLine;
   private readonly legend = h("span", { class: "hlegend" });
   private readonly table: StatsTable;
   private readonly plots: Plot[];
@@ -45,6 +40,7 @@ class HistogramView implements CardView {
   private readonly body: HTMLElement;
 
   constructor(private readonly host: ViewHost) {
+    this.offer = new OfferLine(host);
     this.table = new StatsTable(host.layer, {
       draw: (key) => this.choose(() => (this.source = key)),
       compare: (key) => this.choose(() => (this.compare = key)),
@@ -64,7 +60,7 @@ class HistogramView implements CardView {
       this.legend,
     );
     this.body = h("div", { class: "hbody" }, h("div", { class: "hplots" }, ...this.plots.map(({ element }) => element)), this.rows.element);
-    this.element = h("div", { class: "histogram" }, this.empty, this.table.element, tools, this.body);
+    this.element = h("div", { class: "histogram" }, this.offer.element, this.table.element, tools, this.body);
     this.draw();
   }
 
@@ -95,15 +91,9 @@ class HistogramView implements CardView {
 
   draw(): void {
     const { content } = this;
-    const waiting = this.host.frame.alive() ? "Waiting for the kernel\u2026" : "Not here: there is no kernel to ask.";
-    setText(this.hint, content ? content.hint : waiting);
-    const offer = content?.offer ? ACTIONS[content.offer] : null;
-    this.offer.hidden = !offer;
-    this.offer.disabled = !this.host.frame.alive();
-    if (offer) setText(this.offer, offer.text);
-    this.empty.hidden = !this.hint.textContent;
+    this.offer.show(content);
     const some = content !== null && content.figures.length > 0;
-    for (const element of this.element.children) if (element !== this.empty) (element as HTMLElement).hidden = !some;
+    for (const element of this.element.children) if (element !== this.offer.element) (element as HTMLElement).hidden = !some;
     if (!content || !some) return;
     const card = this.element.closest<HTMLElement>(".card");
     const form = (card?.clientWidth ?? 1000) <= NARROW ? "narrow" : this.width < SIDE_BY_SIDE ? "mid" : "wide";
@@ -158,12 +148,6 @@ class HistogramView implements CardView {
   private redraw(set: () => void): void {
     set();
     this.host.drawSoon();
-  }
-
-  private act(): void {
-    const offer = this.content?.offer;
-    if (!offer) return;
-    this.host.frame.act(ACTIONS[offer].name, offer === "watch" ? { layers: [this.host.layer] } : { scope: "watched" });
   }
 
   private point(kind: Kind, bar: Bar | null): void {

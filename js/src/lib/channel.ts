@@ -33,7 +33,7 @@ export class Channel {
   private detach: (() => void)[] = [];
 
   constructor(
-    private readonly model: AnyModel,
+    readonly model: AnyModel,
     host: Element,
   ) {
     this.kernel = new KernelWatch(model, host);

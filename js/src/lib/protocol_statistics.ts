@@ -95,3 +95,24 @@ export interface InBin {
   total: number;
   of: number;
 }
+
+export interface CurvesOptions {
+  statistics: string[];
+}
+
+export interface CurveFigure {
+  key: string;
+  title: string;
+  unit: string;
+  model: string;
+}
+
+export interface CurvesContent {
+  statistics: string[];
+  phases: string[];
+  partial: string[];
+  hint: string;
+  offer: Offer;
+  wait: string;
+  figures: CurveFigure[];
+}

@@ -1,59 +1,82 @@
 """Counting and adding up in compiled code, where it has been built; everything works without it, more slowly.
 
-The library is plain C behind ctypes: it knows neither Python's nor torch's insides, so that one build serves every
-version of both. It is built when the package is installed, if there is a C compiler, and by
+The library is plain C behind ctypes: it knows neither Python's nor torch's insides, so that one build serves
+every version of both. It is built when the package is installed, if there is a C compiler, and by
 `python -m nansense_widgets.stats.native` at any time.
 """
 
 from __future__ import annotations
 
 import ctypes
-import math
-from typing import Any
+import threading
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from nansense_widgets.stats.bins import RAW, ZERO
 from nansense_widgets.stats.native.build import LIBRARY, source_hash
+from nansense_widgets.stats.rows import Counts, Rows
 
 __all__ = ["Folded", "fold", "is_built", "moments"]
 
-Folded = tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]
+STRIDE = RAW + 16
+"""As in `fold.c`."""
 
-ROW = 2048
+
+class Folded(NamedTuple):
+    """What one call finds.
+
+    Attributes:
+        total: counts by raw bin: int64 of shape (2048,).
+        rows: those of the first channels.
+        moments: number, sum and sum of squares of the differences from `shift`, least and largest of the
+            finite values, +0, -0.
+    """
+
+    total: Counts
+    rows: Rows
+    moments: tuple[float, ...]
 
 
 def fold(
     values: torch.Tensor, outer: int, channels: int, inner: int, rows: int, limit: int, shift: float
 ) -> Folded:
-    """Counts by raw bin, and moments; see `fold.c`.
+    """Counts and moments of values; see `fold.c`.
 
     Args:
-        values: contiguous float32 on the CPU, which lie as (outer, channels, inner).
+        values: contiguous float32 on the CPU, fewer than 2**32, which lie as (outer, channels, inner).
         outer: size of the axes before the channels.
         channels: how many.
         inner: size of the axes after them.
-        rows: to be given back: one a channel up to the limit, and one more for all others.
-        limit: channels with a row of their own.
+        rows: channels whose counts are wanted each for itself: all up to the limit, or none.
+        limit: channels that are counted each for itself.
         shift: where the mean is thought to be.
-
-    Returns:
-        Counts of shape (rows, 2048), and the number, sum and sum of squares of the differences from `shift`, least,
-        largest, +0 and -0 of the finite values.
     """
-    counts, found = np.zeros((rows, ROW), np.int64), _nothing()
+    all_rows = min(channels, limit + 1)
+    counts, total, found = _scratch(all_rows), np.empty(RAW, np.int64), np.empty(11)
+    table = _address(counts)
     _library.nansense_fold(
-        values.data_ptr(), outer, channels, inner, limit, shift, _address(counts), _address(found)
+        values.data_ptr(), outer, channels, inner, limit, shift, table, _address(total), _address(found)
     )
-    return counts, found
+    *numbers, begin, end, begin2, end2 = found.tolist()
+    ends = int(begin), int(end), int(begin2), int(end2)
+    first = np.empty((rows, 2), np.int64)
+    special = np.empty((rows, 2, 4), np.int64) if numbers[0] != values.numel() else None
+    spans = np.empty((rows, ends[1] - ends[0]), np.int64), np.empty((rows, ends[3] - ends[2]), np.int64)
+    _library.nansense_take(
+        table, rows, all_rows, *ends, _address(first), None if special is None else _address(special),
+        _address(spans[0]), _address(spans[1]),
+    )  # fmt: skip
+    return Folded(total, Rows(first, special, (ends[0], ends[2] - ZERO), spans), tuple(numbers))
 
 
-def moments(values: torch.Tensor, shift: float) -> npt.NDArray[np.float64]:
+def moments(values: torch.Tensor, shift: float) -> tuple[float, ...]:
     """The moments alone."""
-    found = _nothing()
+    found = np.empty(7)
     _library.nansense_moments(values.data_ptr(), values.numel(), shift, _address(found))
-    return found
+    return tuple(found.tolist())
 
 
 def is_built() -> bool:
@@ -61,8 +84,15 @@ def is_built() -> bool:
     return _library is not None
 
 
-def _nothing() -> npt.NDArray[np.float64]:
-    return np.array([0.0, 0.0, 0.0, math.inf, -math.inf, 0.0, 0.0])
+_KEPT = threading.local()
+
+
+def _scratch(rows: int) -> npt.NDArray[np.uint32]:
+    """Rows of zeros; each call leaves them as zeros."""
+    kept: npt.NDArray[np.uint32] | None = getattr(_KEPT, "counts", None)
+    if kept is None or len(kept) < rows:
+        kept = _KEPT.counts = np.zeros((rows, STRIDE), np.uint32)
+    return kept
 
 
 def _address(array: npt.NDArray[Any]) -> int:
@@ -79,10 +109,11 @@ def _load() -> Any:
     except (OSError, AttributeError):
         return None
     pointer, whole, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-    library.nansense_fold.argtypes = [pointer, whole, whole, whole, whole, number, pointer, pointer]
-    library.nansense_fold.restype = None
+    library.nansense_fold.argtypes = [pointer, *[whole] * 4, number, *[pointer] * 3]
+    library.nansense_take.argtypes = [pointer, *[whole] * 6, *[pointer] * 4]
     library.nansense_moments.argtypes = [pointer, whole, number, pointer]
-    library.nansense_moments.restype = None
+    for function in (library.nansense_fold, library.nansense_take, library.nansense_moments):
+        function.restype = None
     return library
 
 

@@ -1,4 +1,4 @@
-"""Builds the library. Imports nothing of this package, since it also runs while the package is being installed."""
+"""Builds the library. Imports nothing of this package: it also runs while that is being installed."""
 
 from __future__ import annotations
 

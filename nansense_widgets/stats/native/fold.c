@@ -23,15 +23,17 @@
 #define WIDE
 #endif
 
-enum { RAW = 2048, SHIFT = 21, SIGN = 1024, LANES = 4, WORTH_TABLES = 8192 };
-enum { COUNT, SUM, SQUARES, LOW, HIGH, ZEROS, MINUS_ZEROS };
+enum { RAW = 2048, STRIDE = RAW + 16, SHIFT = 21, SIGN = 1024, LANES = 4, WORTH_TABLES = 8192 };
+enum { COUNT, SUM, SQUARES, LOW, HIGH, ZEROS, MINUS_ZEROS, SPANS };
 
+/* Rows are a little longer than their bins: 16 rows whose same bins lie powers of two apart would push each other
+   out of the cache. */
 static const int32_t MAGNITUDE = 0x7fffffff, INFINITE = 0x7f800000;
 
 EXPORT const char *nansense_source_hash(void) { return SOURCE_HASH; }
 
 /* Four tables in turn: to count the same bin again, the processor need not wait for its last count. */
-typedef uint32_t Table[4][RAW];
+typedef uint32_t Table[4][STRIDE];
 
 static inline uint32_t bin(uint32_t bits) { return (bits >> SHIFT) ^ SIGN; } /* negative values come first */
 
@@ -47,7 +49,7 @@ static void count(const uint32_t *bits, int64_t n, Table table) {
 }
 
 /* Counts `runs` runs of `length` values, `stride` apart, into one row. */
-static void count_row(const uint32_t *bits, int64_t runs, int64_t stride, int64_t length, int64_t *row) {
+static void count_row(const uint32_t *bits, int64_t runs, int64_t stride, int64_t length, uint32_t *row) {
   if (runs * length < WORTH_TABLES) {
     for (int64_t r = 0; r < runs; r++)
       for (int64_t i = 0; i < length; i++) row[bin(bits[r * stride + i])]++;
@@ -56,7 +58,7 @@ static void count_row(const uint32_t *bits, int64_t runs, int64_t stride, int64_
   Table table;
   memset(table, 0, sizeof table);
   for (int64_t r = 0; r < runs; r++) count(bits + r * stride, length, table);
-  for (int j = 0; j < RAW; j++) row[j] += (int64_t)table[0][j] + table[1][j] + table[2][j] + table[3][j];
+  for (int j = 0; j < RAW; j++) row[j] += table[0][j] + table[1][j] + table[2][j] + table[3][j];
 }
 
 static void one(float value, double shift, double *out) {
@@ -132,24 +134,67 @@ WIDE static void add_block(const float *x, int64_t n, double shift, double *out)
   add_sums(x, n, shift, out);
 }
 
-static void moments(const float *x, int64_t n, double shift, double *out) {
+EXPORT void nansense_moments(const float *x, int64_t n, double shift, double *out) {
+  for (int i = 0; i < SPANS; i++) out[i] = 0;
+  out[LOW] = INFINITY;
+  out[HIGH] = -INFINITY;
   const int64_t block = 4096; /* stays in the first cache, to be read twice */
   for (int64_t at = 0; at < n; at += block) add_block(x + at, n - at < block ? n - at : block, shift, out);
 }
 
-/* Adds to `counts` (rows of 2048) and to `out`: number, sum and sum of squares of the differences from `shift`,
-   least and largest of the finite values, +0 and -0. Values lie as (outer, channels, inner); each of the first
-   `limit` channels has a row, all others share the next. */
+/* The first and the last bin of [from, to) that is used; both are `from` where none is. */
+static void span(const int64_t *total, int32_t from, int32_t to, double *first, double *end) {
+  int32_t a = from, b = to;
+  while (a < b && !total[a]) a++;
+  while (b > a && !total[b - 1]) b--;
+  *first = a < b ? a : from;
+  *end = a < b ? b : from;
+}
+
+/* Counts values into `counts`, rows of STRIDE that hold zeros before, and into `total`, all rows together. Writes to
+   `out`: number, sum and sum of squares of the differences from `shift`, least and largest of the finite values,
+   +0 and -0, and the spans of bins that are used, of negative and of positive values, without the bins of zeros,
+   infinities and NaN.
+
+   Values lie as (outer, channels, inner); each of the first `limit` channels has a row, all others share the next.
+   There are fewer than 2^32. */
 EXPORT void nansense_fold(const float *x, int64_t outer, int64_t channels, int64_t inner, int64_t limit, double shift,
-                          int64_t *counts, double *out) {
+                          uint32_t *counts, int64_t *total, double *out) {
   const uint32_t *bits = (const uint32_t *)x;
   int64_t own = channels < limit ? channels : limit;
   int64_t size = channels * inner;
-  for (int64_t c = 0; c < own && inner > 1; c++) count_row(bits + c * inner, outer, size, inner, counts + c * RAW);
+  for (int64_t c = 0; c < own && inner > 1; c++) count_row(bits + c * inner, outer, size, inner, counts + c * STRIDE);
   for (int64_t o = 0; o < outer && inner == 1; o++)
-    for (int64_t c = 0; c < own; c++) counts[c * RAW + bin(bits[o * size + c])]++;
-  count_row(bits + own * inner, outer, size, size - own * inner, counts + own * RAW);
-  moments(x, outer * size, shift, out);
+    for (int64_t c = 0; c < own; c++) counts[c * STRIDE + bin(bits[o * size + c])]++;
+  if (channels > own) count_row(bits + own * inner, outer, size, size - own * inner, counts + own * STRIDE);
+  memset(total, 0, RAW * sizeof *total);
+  for (int64_t r = 0; r < own + (channels > own); r++)
+    for (int j = 0; j < RAW; j++) total[j] += counts[r * STRIDE + j];
+  nansense_moments(x, outer * size, shift, out);
+  span(total, 1, SIGN - 4, out + SPANS, out + SPANS + 1);
+  span(total, SIGN + 1, RAW - 4, out + SPANS + 2, out + SPANS + 3);
 }
 
-EXPORT void nansense_moments(const float *x, int64_t n, double shift, double *out) { moments(x, n, shift, out); }
+/* Moves the counts of the first `rows` rows into arrays of their own and leaves zeros behind, in `all_rows`.
+
+   `first`: of shape (rows, 2), the bins of -0 and +0. `special`: (rows, 2, 4), those of infinities and NaN, or NULL
+   where there are none. `negative` and `positive`: (rows, end - begin), those of a span. */
+EXPORT void nansense_take(uint32_t *counts, int64_t rows, int64_t all_rows, int64_t begin, int64_t end, int64_t begin2,
+                          int64_t end2, int64_t *first, int64_t *special, int64_t *negative, int64_t *positive) {
+  for (int64_t r = 0; r < rows; r++) {
+    const uint32_t *row = counts + r * STRIDE;
+    first[2 * r] = row[0];
+    first[2 * r + 1] = row[SIGN];
+    for (int64_t j = begin; j < end; j++) *negative++ = row[j];
+    for (int64_t j = begin2; j < end2; j++) *positive++ = row[j];
+    for (int j = 0; j < 8 && special; j++) *special++ = row[(j < 4 ? SIGN : RAW - 4) - 4 + j];
+  }
+  for (int64_t r = 0; r < all_rows; r++) {
+    uint32_t *row = counts + r * STRIDE;
+    row[0] = row[SIGN] = 0;
+    memset(row + begin, 0, (size_t)(end - begin) * sizeof *row);
+    memset(row + begin2, 0, (size_t)(end2 - begin2) * sizeof *row);
+    memset(row + SIGN - 4, 0, 4 * sizeof *row);
+    memset(row + RAW - 4, 0, 4 * sizeof *row);
+  }
+}

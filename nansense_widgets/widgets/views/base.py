@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.shown import ShownOutput
 
-__all__ = ["CardView"]
+__all__ = ["CardView", "HasWidgets"]
 
 
 class CardView(Protocol):
@@ -33,4 +33,18 @@ class CardView(Protocol):
 
     def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:
         """What is asked for one place of the picture: the reply without its addressee, and its buffers."""
+        ...
+
+
+@runtime_checkable
+class HasWidgets(Protocol):
+    """A view that shows widgets of its own, whose traits are written on the kernel's main thread only."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether `refresh` has something to do; asked on the painter thread after each answer."""
+        ...
+
+    def refresh(self) -> bool:
+        """Make and change the widgets (main thread only); True if cards are to be painted anew."""
         ...

@@ -13,14 +13,9 @@ from nansense_widgets.widgets import protocol_statistics
 from nansense_widgets.widgets.source import Source
 
 __all__ = [
-    "BATCH",
-    "NOTHING_FLOWED",
-    "NO_VALUES",
-    "BatchStatistics",
-    "LayerStatistics",
-    "axis_name",
-    "finite",
-]
+    "BATCH", "NOTHING_FLOWED", "NO_VALUES", "BatchStatistics", "LayerStatistics", "axis_name", "finite",
+    "running_epoch", "statistics_hint",
+]  # fmt: skip
 
 BATCH = "batch"
 """Key of the current batch."""
@@ -51,7 +46,7 @@ class LayerStatistics:
         whole = [stat for stat in stats if _is_whole(stat)]
         whole.sort(key=lambda stat: stat.epoch, reverse=True)
         rows = {f"{stat.phase}:{stat.epoch}": stat for stat in whole}
-        hint, offer = _hint(source, layer, bool(whole))
+        hint, offer = statistics_hint(source, layer, bool(whole))
         if batch is not None:
             rows[BATCH] = batch
         return LayerStatistics(source, rows, hint, offer)
@@ -145,7 +140,20 @@ def _is_whole(stats: LayerStatsSnapshot) -> bool:
     return not stats.activations.quantiles and not stats.gradients.quantiles
 
 
-def _hint(source: Source, layer: str, some: bool) -> tuple[str, protocol_statistics.Offer]:
+def running_epoch(source: Source) -> tuple[str, int] | None:
+    """Phase and epoch that more batches are to come to, as far as is known."""
+    position = source.live_position
+    if position is None:
+        return None
+    total = source.schedule.phase_count(position.phase)
+    over = source.standing == "after" or source.status.word in ("finished", "failed", "closed")
+    if over and total is not None and position.batch_idx + 1 >= total:
+        return None
+    return position.phase, position.epoch
+
+
+def statistics_hint(source: Source, layer: str, some: bool) -> tuple[str, protocol_statistics.Offer]:
+    """Why a layer has no statistics (`some`: not more), and the action that would give them."""
     scope = source.stats_scope
     if scope is StatsScope.NONE:
         now = "no more: what was collected stays" if some else "yet"

@@ -1,0 +1,169 @@
+// The view Curves: bqplot figures of the kernel's, one for each tensor of the layer, with what can be chosen and saved.
+
+import type { CardView, ViewHost, ViewKind } from "../cards/view";
+import { OfferLine } from "../histogram/offer";
+import { h, setText } from "../lib/dom";
+import { embed, type WidgetView } from "../lib/embed";
+import type { Card } from "../lib/protocol";
+import type { CurveFigure, CurvesContent, CurvesOptions } from "../lib/protocol_statistics";
+
+const FIRST = ["mean", "median", "5%", "95%"];
+const STYLES = ["solid", "dashed", "dotted", "dash-dotted"];
+
+/** What bqplot's view of a figure can do besides. */
+interface FigureView extends WidgetView {
+  save_png?(filename: string, scale?: number): void;
+  save_svg?(filename: string): void;
+}
+
+class FigureBox {
+  readonly element: HTMLElement;
+  private readonly unit = h("span", { class: "mut" });
+  private readonly place = h("div", { class: "cplot" });
+  private readonly problem = h("div", { class: "missing", hidden: true });
+  private shown: { view: FigureView; destroy(): void } | null = null;
+  private gone = false;
+
+  constructor(
+    private readonly figure: CurveFigure,
+    private readonly host: ViewHost,
+  ) {
+    const file = `${host.layer}-${figure.key}`.replace(/[^\w.-]+/g, "_");
+    const save = (format: "PNG" | "SVG", run: (view: FigureView) => void): HTMLElement => {
+      const label = `Save ${figure.title} of ${host.layer} as ${format}`;
+      return h("button", { type: "button", class: "btn s", "aria-label": label, title: label, onclick: () => this.shown && run(this.shown.view) }, format);
+    };
+    this.element = h(
+      "figure",
+      { class: "curve", "data-figure": figure.key },
+      h("figcaption", { class: "sh" }, h("h4", {}, figure.title), this.unit, h("span", { class: "flex" }), save("PNG", (view) => view.save_png?.(`${file}.png`, 2)), save("SVG", (view) => view.save_svg?.(`${file}.svg`))),
+      this.problem,
+      this.place,
+    );
+    this.place.setAttribute("role", "img");
+    this.place.setAttribute("aria-label", `${figure.title} of ${host.layer} against the epoch`);
+    setText(this.unit, figure.unit);
+  }
+
+  /** Draws the figure; called when the element is in the page and has a width. */
+  attach(): void {
+    const { manager } = this.host.frame;
+    if (!manager) return this.fail("this page has no widget manager that could draw it");
+    embed(manager, this.figure.model, this.place).then(
+      (shown) => {
+        if (this.gone) shown.destroy();
+        else this.shown = shown;
+      },
+      (error: unknown) => this.fail(error instanceof Error ? error.message : String(error)),
+    );
+  }
+
+  destroy(): void {
+    this.gone = true;
+    this.shown?.destroy();
+    this.element.remove();
+  }
+
+  private fail(why: string): void {
+    this.problem.hidden = false;
+    this.place.hidden = true;
+    setText(this.problem, `The figure cannot be drawn here: ${why}. The numbers: session.curves("${this.host.layer}").to_dict()`);
+  }
+}
+
+class CurvesView implements CardView {
+  readonly element: HTMLElement;
+  private readonly statistics = new Set(FIRST);
+  private content: CurvesContent | null = null;
+  private readonly offer: OfferLine;
+  private readonly choices = h("div", { class: "cstats", role: "group", "aria-label": "Statistics" });
+  private readonly legend = h("div", { class: "clegend" });
+  private readonly wait = h("div", { class: "missing", hidden: true });
+  private readonly grid = h("div", { class: "cgrid" });
+  private readonly boxes = new Map<string, FigureBox>();
+  private width = 0;
+
+  constructor(private readonly host: ViewHost) {
+    this.offer = new OfferLine(host);
+    this.element = h("div", { class: "curves" }, this.offer.element, this.choices, this.legend, this.wait, this.grid);
+    this.draw();
+  }
+
+  options(): CurvesOptions {
+    return { statistics: [...this.statistics] };
+  }
+
+  receive(card: Card): void {
+    this.content = card.content as CurvesContent;
+  }
+
+  measure(): boolean {
+    const width = this.element.clientWidth;
+    if (!width || width === this.width) return false;
+    this.width = width;
+    return true;
+  }
+
+  draw(): void {
+    const { content } = this;
+    this.offer.show(content);
+    const some = content !== null && (content.figures.length > 0 || content.wait !== "");
+    this.choices.hidden = this.legend.hidden = !some;
+    this.wait.hidden = !content?.wait;
+    setText(this.wait, content?.wait ?? "");
+    if (!content) return;
+    this.drawChoices(content);
+    this.drawLegend(content);
+    this.drawFigures(content);
+  }
+
+  destroy(): void {
+    for (const box of this.boxes.values()) box.destroy();
+  }
+
+  private drawChoices({ statistics }: CurvesContent): void {
+    if (this.choices.childElementCount === statistics.length) return;
+    this.choices.replaceChildren(
+      ...statistics.map((name) => {
+        const box = h("input", { type: "checkbox", checked: this.statistics.has(name) });
+        box.addEventListener("change", () => {
+          if (box.checked) this.statistics.add(name);
+          else this.statistics.delete(name);
+          this.host.frame.wantSoon();
+        });
+        return h("label", { class: "hcheck" }, box, name);
+      }),
+    );
+  }
+
+  private drawLegend({ phases, partial }: CurvesContent): void {
+    const key = JSON.stringify([phases, partial]);
+    if (this.legend.dataset.key === key) return;
+    this.legend.dataset.key = key;
+    const lines = phases.map((phase, i) => h("span", {}, h("i", { class: `cl ${STYLES[i % STYLES.length]}`, "aria-hidden": "true" }), phase, h("span", { class: "vh" }, `: ${STYLES[i % STYLES.length]} line`)));
+    const rings = partial.map((text) => h("span", {}, h("i", { class: "cring", "aria-hidden": "true" }), text));
+    this.legend.replaceChildren(...lines, ...rings);
+  }
+
+  private drawFigures({ figures }: CurvesContent): void {
+    const wanted = new Set(figures.map(({ model }) => model));
+    for (const [model, box] of this.boxes) {
+      if (wanted.has(model)) continue;
+      box.destroy();
+      this.boxes.delete(model);
+    }
+    figures.forEach((figure, place) => {
+      let box = this.boxes.get(figure.model);
+      if (!box) {
+        box = new FigureBox(figure, this.host);
+        this.boxes.set(figure.model, box);
+      }
+      if (this.grid.children[place] === box.element) return;
+      const fresh = !box.element.isConnected;
+      this.grid.insertBefore(box.element, this.grid.children[place] ?? null);
+      if (fresh) box.attach();
+    });
+  }
+}
+
+export const curves: ViewKind = { key: "curves", title: "Curves", make: (host) => new CurvesView(host) };

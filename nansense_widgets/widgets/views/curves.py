@@ -1,0 +1,147 @@
+"""The view Curves: statistics against the epoch, in bqplot figures that live in the card."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from typing import Any
+
+from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.stats.curves import DEAD, STATISTICS, STEPS, Series, layer_series
+from nansense_widgets.widgets import protocol, protocol_statistics
+from nansense_widgets.widgets.figures import FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
+from nansense_widgets.widgets.shown import ShownOutput
+from nansense_widgets.widgets.source import Source
+from nansense_widgets.widgets.views.statistics import running_epoch, statistics_hint
+
+__all__ = ["CurvesView", "figure_specs"]
+
+WAIT = "Making the figures, as soon as the kernel's main thread is free\u2026"
+
+
+class CurvesView:
+    """Curves of any layer. Numbers are read on the painter thread; figures change on the main thread."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._lock = threading.Lock()
+        self._specs: dict[str, list[FigureSpec]] = {}
+        """What is to be drawn of each layer that is looked at, until the main thread has."""
+        self._pictures: dict[str, dict[str, CurvePicture]] = {}
+
+    def content(
+        self,
+        snapshot: BatchSnapshot | None,  # noqa: ARG002  curves are of epochs
+        shown: ShownOutput,
+        want: protocol.CardWant,
+        buffers: list[bytes],  # noqa: ARG002  bqplot sends its own
+    ) -> protocol_statistics.CurvesContent:
+        """Which figures there are; what they show is sent by themselves."""
+        options: protocol_statistics.CurvesOptions = want["options"]
+        series = layer_series(
+            self._source.watch_snapshot(layers=[shown.layer]), shown.layer, running_epoch(self._source)
+        )
+        hint, offer = statistics_hint(self._source, shown.layer, bool(series))
+        specs = figure_specs(series, [name for name in STATISTICS if name in options["statistics"]])
+        importlib.import_module("bqplot")  # takes seconds, which the main thread is not to spend
+        with self._lock:
+            self._specs[shown.layer] = specs
+        pictures = self._pictures.get(shown.layer, {})
+        return {
+            "statistics": list(STATISTICS),
+            "phases": list(dict.fromkeys(one.phase for one in series if one.phase)),
+            "partial": self._partial(series),
+            "hint": hint,
+            "offer": offer,
+            "wait": "" if all(spec.key in pictures for spec in specs) else WAIT,
+            "figures": [
+                {"key": spec.key, "title": spec.title, "unit": spec.unit, "model": pictures[spec.key].model}
+                for spec in specs
+                if spec.key in pictures
+            ],
+        }
+
+    def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:
+        """There is nothing to ask: the figures hold their numbers."""
+        raise NotImplementedError
+
+    @property
+    def waits(self) -> bool:
+        """Whether the main thread has something to draw."""
+        return bool(self._specs)
+
+    def refresh(self) -> bool:
+        """Make and change the figures (main thread only); True if some are new."""
+        with self._lock:
+            waiting, self._specs = self._specs, {}
+        new = False
+        for layer, specs in waiting.items():
+            known = self._pictures.get(layer, {})
+            pictures = dict(known)
+            for spec in specs:
+                if spec.key in known:
+                    known[spec.key].update(spec)
+                else:
+                    pictures[spec.key] = CurvePicture(spec)
+                    new = True
+            self._pictures[layer] = pictures  # whole: the painter thread reads it meanwhile
+        return new
+
+    def _partial(self, series: list[Series]) -> list[str]:
+        texts = []
+        for one in series:
+            if one.tensor == "activations" and one.running.any():
+                at = int(one.running.argmax())
+                total = self._source.schedule.phase_count(one.phase)
+                of = "" if total is None else f" of {total}"
+                texts.append(
+                    f"{one.phase} \u00b7 epoch {one.epochs[at] + 1}: {one.batches[at]}{of} batches so far"
+                )
+        return texts
+
+
+def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec]:
+    """The figures of a layer: one a tensor, one for dead channels, one for each measure of its steps."""
+    phases = tuple(dict.fromkeys(one.phase for one in series if one.phase))
+    specs = []
+    for kind in ("activations", "gradients"):
+        of_kind = [one for one in series if one.tensor == kind]
+        specs += _figure(kind, kind.capitalize(), "value", of_kind, statistics, phases)
+    dead = [one for one in series if DEAD in one.values]
+    specs += _figure(DEAD, "Dead channels", "channels", dead, [DEAD], phases)
+    parameters = dict.fromkeys(one.tensor for one in series if one.tensor not in ("activations", "gradients"))
+    for name in parameters:
+        weights = [one for one in series if one.tensor == name and not one.phase]
+        specs += _figure(f"weights {name}", name, "value", weights, statistics, phases)
+    for measure in STEPS:
+        unit = {"gradient norm": "norm, mean over the steps", "update ratio": "ratio, mean over the steps"}
+        stepped = [one for one in series if measure in one.values]
+        specs += _figure(
+            measure, measure.capitalize(), unit[measure], stepped, [measure], phases, by_tensor=True
+        )
+    return specs
+
+
+def _figure(
+    key: str,
+    title: str,
+    unit: str,
+    series: list[Series],
+    names: list[str],
+    phases: tuple[str, ...],
+    *,
+    by_tensor: bool = False,
+) -> list[FigureSpec]:
+    lines = tuple(
+        Line(
+            one.phase,
+            one.tensor.rpartition(".")[2] if by_tensor else name,
+            MAIN if at == 0 else FAINT if name in ("min", "max", "5%", "95%") else OTHER,
+            one.epochs,
+            one.values[name],
+            one.running,
+        )
+        for one in series
+        for at, name in enumerate(names)
+    )
+    return [FigureSpec(key, title, unit, lines, phases, whole=key == DEAD)] if series else []

@@ -1,0 +1,179 @@
+"""The view model of the Curves view, its figures, and the numbers that it exports."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+
+from nansense_widgets.stats.curves import STATISTICS, layer_series
+from nansense_widgets.widgets.figures import nice_ticks
+from nansense_widgets.widgets.views.curves import figure_specs
+from tests.driver import Driver, start_small
+from tests.widgets.test_messages import Browser
+
+if TYPE_CHECKING:
+    from nansense_widgets.widgets.curves import Curves
+
+
+@pytest.fixture
+def collecting() -> Any:
+    """The small classifier with statistics, in the second batch of the second epoch."""
+    session, loop = start_small()
+    session.watch("*")
+    session.set_stats_scope("watched")
+    driver = Driver(session, loop)
+    for command in ("step_epoch", "step_batch", "step_batch"):
+        driver.do(command)
+    yield driver
+    driver.finish()
+    session.close()
+
+
+def alone(driver: Driver, layer: str) -> tuple[Curves, Browser]:
+    widget = driver.session.curves(layer)
+    return widget, Browser(widget)
+
+
+def shown(widget: Curves, browser: Browser, *statistics: str) -> Any:
+    """What the view is told once the main thread, which is this one, has made the figures."""
+    layer = widget.layers[0]
+    options = {"statistics": list(statistics)}
+    card = {"layer": layer, "call": 1, "leaf": 0, "view": "curves", "options": options}
+    for _ in range(2):
+        browser.send(type="want", view="v", cards=[card])
+        widget.refresh()
+    [card] = browser.cards()[-1][0]["cards"]
+    assert card["failed"] == ""
+    return card["content"]
+
+
+def figure(widget: Curves, content: Any, key: str) -> Any:
+    import ipywidgets
+
+    [model] = [one["model"] for one in content["figures"] if one["key"] == key]
+    return ipywidgets.widgets.widget._instances[model]  # noqa: SLF001  as the browser finds it
+
+
+def test_numbers_are_those_of_the_statistics(collecting: Any) -> None:
+    widget, _ = alone(collecting, "2")
+    numbers = widget.to_dict()
+    assert list(numbers) == ["activations", "gradients"]
+    assert list(numbers["activations"]) == ["train", "val"]
+    assert list(numbers["gradients"]) == ["train"]  # validation has none
+    train = numbers["activations"]["train"]
+    assert train["epoch"].tolist() == [0, 1]
+    assert train["running"].tolist() == [False, True]
+    assert train["batches"].tolist() == [5, 2]
+    watch = collecting.session.watch_snapshot()
+    for at, epoch in enumerate(train["epoch"]):
+        stats = watch.stats["2", "train", int(epoch)].activations
+        assert train["mean"][at] == stats.mean
+        assert train["95%"][at] == stats.quantile(0.95)
+        assert train["dead"][at] == stats.dead_channel_count
+    assert set(train) == {"epoch", "running", "batches", "dead", *STATISTICS}
+    # An epoch of which only scalars are kept still has all of them.
+    before = train["75%"][0]
+    collecting.do("step_epoch")
+    collecting.do("step_batch")
+    train = widget.to_dict()["activations"]["train"]
+    assert train["epoch"].tolist() == [0, 1, 2]
+    assert train["75%"][0] == before
+    assert collecting.session.watch_snapshot().stats["2", "train", 0].activations.hist is None
+
+
+def test_parameters_have_their_weights_and_steps(collecting: Any) -> None:
+    widget, _ = alone(collecting, "1")
+    numbers = widget.to_dict()
+    assert list(numbers) == ["activations", "gradients", "1.weight", "1.bias"]
+    assert list(numbers["1.weight"]) == ["", "train"]
+    weights, steps = numbers["1.weight"][""], numbers["1.weight"]["train"]
+    assert weights["epoch"].tolist() == [0, 1]
+    assert np.isfinite(weights["std"]).all()
+    assert steps["batches"].tolist() == [5, 2]
+    assert (steps["gradient norm"] > 0).all()
+    assert (steps["update ratio"] > 0).all()
+
+
+def test_table_has_a_row_an_epoch(collecting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    widget, _ = alone(collecting, "1")
+    table = widget.to_pandas()
+    numbers = widget.to_dict()
+    assert len(table) == sum(len(one["epoch"]) for phases in numbers.values() for one in phases.values())
+    row = table[(table.tensor == "1.bias") & (table.phase == "train") & (table.epoch == 1)]
+    assert row["gradient norm"].item() == numbers["1.bias"]["train"]["gradient norm"][1]
+    assert row["mean"].isna().all()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"to_pandas\(\) needs pandas"):
+        widget.to_pandas()
+
+
+def test_nothing_collected_gives_no_numbers_and_says_why() -> None:
+    session, loop = start_small()
+    driver = Driver(session, loop)
+    widget, browser = alone(driver, "1")
+    content = shown(widget, browser, "mean")
+    assert (content["figures"], content["wait"], content["offer"]) == ([], "", "collect")
+    assert "not collected" in content["hint"]
+    assert widget.to_dict() == {}
+    assert len(widget.to_pandas()) == 0
+    driver.finish()
+    session.close()
+
+
+def test_figures_hold_the_lines_and_change_in_place(collecting: Any) -> None:
+    widget, browser = alone(collecting, "1")
+    content = shown(widget, browser, "mean", "max")
+    assert [one["key"] for one in content["figures"]] == [
+        "activations", "gradients", "dead", "weights 1.weight", "weights 1.bias",
+        "gradient norm", "update ratio",
+    ]  # fmt: skip
+    assert content["phases"] == ["train", "val"]
+    assert content["partial"] == ["train \u00b7 epoch 2: 2 of 5 batches so far"]
+    drawn = figure(widget, content, "activations")
+    numbers = widget.to_dict()["activations"]
+    train, _, hollow, val, _, val_hollow = drawn.marks
+    assert (train.line_style, val.line_style) == ("solid", "dashed")
+    assert train.x.tolist() == [1, 2]
+    np.testing.assert_array_equal(train.y, [numbers["train"]["mean"], numbers["train"]["max"]])
+    np.testing.assert_array_equal(
+        np.atleast_2d(val.y)[:, 0], [numbers["val"]["mean"][0], numbers["val"]["max"][0]]
+    )
+    # The epoch that goes on has rings instead of dots.
+    assert (hollow.fill, hollow.x.tolist(), val_hollow.x.tolist()) == (False, [2, 2], [])
+    # More batches, another choice: the same figure with other numbers.
+    collecting.do("step_batch")
+    again = shown(widget, browser, "mean")
+    assert [one["model"] for one in again["figures"]] == [one["model"] for one in content["figures"]]
+    assert figure(widget, again, "activations").marks[0] is train
+    np.testing.assert_array_equal(np.atleast_2d(train.y)[0], widget.to_dict()["activations"]["train"]["mean"])
+    # A finished epoch has no rings.
+    collecting.do("step_epoch")
+    last = shown(widget, browser, "mean")
+    assert last["partial"] == []
+    assert hollow.x.tolist() == []
+
+
+def test_specs_keep_phases_and_statistics_apart(collecting: Any) -> None:
+    series = layer_series(collecting.session.watch_snapshot(), "1", None)
+    specs = {spec.key: spec for spec in figure_specs(series, ["std"])}
+    assert [(line.phase, line.label) for line in specs["activations"].lines] == [
+        ("train", "std"),
+        ("val", "std"),
+    ]
+    assert [line.label for line in specs["gradient norm"].lines] == ["weight", "bias"]
+    assert specs["dead"].whole
+    assert not specs["activations"].whole
+    assert figure_specs(series, [])[0].lines == ()
+
+
+def test_ticks_are_round_numbers_inside() -> None:
+    for low, high in ((-1.3, 1.1), (0.0, 3.3e-5), (2.0, 2.001), (-5e7, 1e3)):
+        ticks = nice_ticks(low, high)
+        assert 2 <= len(ticks) <= 6
+        assert low <= ticks.min() <= ticks.max() <= high
+    assert nice_ticks(-0.1, 3.2, whole=True).tolist() == [0, 1, 2, 3]
+    torch.testing.assert_close(torch.from_numpy(nice_ticks(0.0, 1.0)), torch.tensor([0, 0.5, 1]).double())
