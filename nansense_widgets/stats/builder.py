@@ -48,7 +48,10 @@ class GalleryBuilder:
 
     def ranking(self, by: str, sign: int) -> Ranking[Cutting]:
         """The samples with the largest (1) or smallest (-1) responses by `pixel` or `average`."""
-        return self._ends.setdefault((by, sign), Ranking(self._rows, self._count, sign))
+        found = self._ends.get((by, sign))
+        if found is None:
+            found = self._ends[(by, sign)] = Ranking(self._rows, self._count, sign)
+        return found
 
     def add(self, cuttings: Iterable[tuple[str, int, int, Cutting]]) -> None:
         """Keep what belongs to an end (`by`, sign) of a channel."""
