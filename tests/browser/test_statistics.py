@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from tests.browser.lab import Lab
 
 
+IDLE = START + "\nsession.set_stats_scope('none')"
+"""Collects no statistics."""
+
 BOXES = """
-(card) => [...card.querySelectorAll('*')].filter((e) => !e.closest('svg') || e.tagName === 'svg').map((e) => {
+(card) => [...card.querySelectorAll('*:not(svg *)')].filter((e) => e.getClientRects().length).map((e) => {
     const box = e.getBoundingClientRect(), origin = card.getBoundingClientRect();
     const place = [box.x - origin.x, box.y - origin.y, box.width, box.height];
     return `${e.tagName}.${e.classList[0]} ${place.join(' ')}`;
@@ -48,7 +51,7 @@ WIDE = NET.replace("model = Net()", "model = Net(40)").replace(
 
 @pytest.mark.parametrize(("net", "dead"), [(NET, 3), (WIDE, 33)])
 def test_a_dead_channel_is_found_in_two_clicks(lab: Lab, net: str, dead: int) -> None:
-    view = open_training(lab, net=net, watch=("act",), start=START + "\nsession.set_stats_scope('none')")
+    view = open_training(lab, net=net, watch=("act",), start=IDLE)
     card = view.card("act")
     card.get_by_role("tab", name="Histogram").click()
     card.get_by_role("radio", name="dead").click()
@@ -184,7 +187,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
 
 
 def test_histogram_alone_in_a_cell(lab: Lab) -> None:
-    path = lab.write_notebook([NET + LOOP, START, "session.histogram('stem')"])
+    path = lab.write_notebook([NET + LOOP, IDLE, "session.histogram('stem')"])
     tab = lab.open(path, viewport=(1400, 1600))
     tab.run_all()
     alone = View(tab)
@@ -264,7 +267,7 @@ def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
 
 
 def test_curves_alone_before_anything_is_collected(lab: Lab) -> None:
-    path = lab.write_notebook([NET + LOOP, START, LAUNCH, "session.curves('act')"])
+    path = lab.write_notebook([NET + LOOP, IDLE, LAUNCH, "session.curves('act')"])
     tab = lab.open(path, viewport=(1400, 1700))
     tab.run_all()
     alone = View(tab)
