@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from nansense_widgets.stats.cut import Cutting
-from nansense_widgets.stats.gallery import Extremes, Gallery, InputKind
+from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, InputKind
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.ranking import Ranking
 
@@ -77,11 +77,11 @@ class GalleryBuilder:
                 self.note,
             )
 
-    def _of(self, by: str) -> tuple[Extremes, ...]:
+    def _of(self, by: str) -> tuple[ChannelExtremes, ...]:
         high, low = self._ends.get((by, 1)), self._ends.get((by, -1))
         if high is None or low is None:
             return ()
         return tuple(
-            Extremes(*(tuple(cutting.patch() for cutting in end.of(channel)) for end in (high, low)))
+            ChannelExtremes(*(tuple(cutting.patch() for cutting in end.of(channel)) for end in (high, low)))
             for channel in range(self._rows)
         )
