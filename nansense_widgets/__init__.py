@@ -2,6 +2,7 @@
 
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.receptive import ReceptiveField
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
 from nansense_widgets.errors import LoopClosed, NansenseError, SessionStateError
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -15,6 +16,7 @@ from nansense_widgets.session import Session
 from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
+from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import (
@@ -31,7 +33,9 @@ __all__ = [
     "Axes",
     "BatchPosition",
     "BatchSnapshot",
+    "ChannelExtremes",
     "Cost",
+    "Gallery",
     "LayerCall",
     "LayerStatsSnapshot",
     "LeafValue",
@@ -42,8 +46,11 @@ __all__ = [
     "Mode",
     "NansenseError",
     "ParameterStatsSnapshot",
+    "Patch",
     "Progress",
+    "ReceptiveField",
     "RunStatus",
+    "Sample",
     "Schedule",
     "Session",
     "SessionStateError",

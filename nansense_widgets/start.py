@@ -51,11 +51,11 @@ def start(
             gradients as `optimizer.step()` used them.
         scheduler: one or several. Checked and kept; nothing uses it yet.
         input_mean: the mean that the loader took from the inputs, so that `x * std + mean` is the picture:
-            a number, one a channel, or a dict of these by input name. Checked and kept; inputs are shown
-            as the model gets them for now.
+            a number, one a channel, or a dict of these by input name. Extreme patches are shown with it
+            undone; strips show inputs as the model gets them.
         input_std: likewise; positive.
         input_transform: maps a sample of shape (C, H, W) to 1 or 3 channels that can be drawn, or a dict
-            of these by input name. Checked and kept, as `input_mean`.
+            of these by input name; or token ids to their text. For extreme patches, as `input_mean`.
 
     Returns:
         The session. Its loop has not begun; the first batch will pause.

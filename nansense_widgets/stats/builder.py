@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterable
 
 from nansense_widgets.stats.cut import Cutting
-from nansense_widgets.stats.gallery import Extremes, Gallery, InputKind
+from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, InputKind
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.ranking import Ranking
 
@@ -48,7 +48,10 @@ class GalleryBuilder:
 
     def ranking(self, by: str, sign: int) -> Ranking[Cutting]:
         """The samples with the largest (1) or smallest (-1) responses by `pixel` or `average`."""
-        return self._ends.setdefault((by, sign), Ranking(self._rows, self._count, sign))
+        found = self._ends.get((by, sign))
+        if found is None:
+            found = self._ends[(by, sign)] = Ranking(self._rows, self._count, sign)
+        return found
 
     def add(self, cuttings: Iterable[tuple[str, int, int, Cutting]]) -> None:
         """Keep what belongs to an end (`by`, sign) of a channel."""
@@ -74,11 +77,11 @@ class GalleryBuilder:
                 self.note,
             )
 
-    def _of(self, by: str) -> tuple[Extremes, ...]:
+    def _of(self, by: str) -> tuple[ChannelExtremes, ...]:
         high, low = self._ends.get((by, 1)), self._ends.get((by, -1))
         if high is None or low is None:
             return ()
         return tuple(
-            Extremes(*(tuple(cutting.patch() for cutting in end.of(channel)) for end in (high, low)))
+            ChannelExtremes(*(tuple(cutting.patch() for cutting in end.of(channel)) for end in (high, low)))
             for channel in range(self._rows)
         )

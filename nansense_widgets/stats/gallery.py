@@ -8,7 +8,7 @@ from typing import Literal
 
 import torch
 
-__all__ = ["Extremes", "Gallery", "InputKind", "Patch", "Sample"]
+__all__ = ["ChannelExtremes", "Gallery", "InputKind", "Patch", "Sample"]
 
 InputKind = Literal["picture", "signal", "volume", "features", "tokens"]
 """What one sample of an input is: by its axes behind the channels, or ids of tokens."""
@@ -106,7 +106,7 @@ class Patch:
 
 
 @dataclass(frozen=True)
-class Extremes:
+class ChannelExtremes:
     """Patches of one channel, each sample at most once: the strongest first, of equal ones the earliest."""
 
     largest: tuple[Patch, ...] = ()
@@ -132,8 +132,8 @@ class Gallery:
     input: str = ""
     kind: InputKind = "picture"
     channels: int = 0
-    pixel: tuple[Extremes, ...] = ()
-    average: tuple[Extremes, ...] = ()
+    pixel: tuple[ChannelExtremes, ...] = ()
+    average: tuple[ChannelExtremes, ...] = ()
     samples: int = 0
     nan: int = 0
     note: str = ""

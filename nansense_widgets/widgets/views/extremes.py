@@ -11,7 +11,7 @@ import torch
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.inputs import InputTransform
 from nansense_widgets.media.patch import PatchPainter, heat_of
-from nansense_widgets.stats.gallery import Extremes, Gallery, Patch
+from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot
 from nansense_widgets.widgets import protocol, protocol_statistics
@@ -142,7 +142,7 @@ class _Cells:
         self._buffers = buffers
         self.about: list[str] = []
 
-    def row(self, channel: int, ends: Extremes) -> shapes.ChannelPatches:
+    def row(self, channel: int, ends: ChannelExtremes) -> shapes.ChannelPatches:
         """One channel."""
         heats = [patch.heat.float() for patch in (*ends.largest, *ends.smallest) if patch.heat is not None]
         finite_only = [heat[heat.isfinite()] for heat in heats]
