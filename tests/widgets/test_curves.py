@@ -113,6 +113,7 @@ def test_table_has_a_row_an_epoch(collecting: Any, monkeypatch: pytest.MonkeyPat
 
 def test_nothing_collected_gives_no_numbers_and_says_why() -> None:
     session, loop = start_small()
+    session.set_stats_scope("none")
     driver = Driver(session, loop)
     widget, browser = alone(driver, "1")
     content = shown(widget, browser, "mean")

@@ -117,9 +117,8 @@ class HistogramView implements CardView {
     return figures.flatMap((figure) => {
       if (!figure) return [];
       const bars: Bars = figure[kind];
-      const row = content.rows.find(({ key }) => key === figure.key);
       const counts = { zero: bars.zero, first: bars.first, count: bars.count, sides: new Float64Array(this.bytes(bars.buffer)) };
-      return [{ bars, counts, label: row ? rowLabel(row) : figure.key }];
+      return [{ bars, counts }];
     });
   }
 
