@@ -102,7 +102,7 @@ class HistogramView implements CardView {
     this.drawLegend(content, other);
     this.body.classList.toggle("stacked", this.width < 560);
     const width = this.plots[0]?.element.clientWidth ?? 0;
-    for (const plot of this.plots) plot.show(this.series(content, plot.kind, [chosen, other]), this.choice, width);
+    for (const plot of this.plots) plot.show(this.series(plot.kind, [chosen, other]), this.choice, width);
     const { channels } = content;
     if (channels) this.rows.show(channels, new Float32Array(this.bytes(channels.buffer)), this.choice.x, this.rows.element.clientWidth);
     if (this.fresh) for (const plot of this.plots) plot.renew();
@@ -113,7 +113,7 @@ class HistogramView implements CardView {
     clearTimeout(this.dwell);
   }
 
-  private series(content: HistogramContent, kind: Kind, figures: (Figure | undefined)[]): Series[] {
+  private series(kind: Kind, figures: (Figure | undefined)[]): Series[] {
     return figures.flatMap((figure) => {
       if (!figure) return [];
       const bars: Bars = figure[kind];
