@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 __all__ = ["InputConfig", "InputTransform", "MeanStd"]
@@ -46,6 +48,19 @@ class InputConfig:
     def names(self, name: str) -> bool:
         """Whether the transforms are given by input name, this one among them."""
         return name in self.named
+
+    def numbers(
+        self, which: Literal["mean", "std"], name: str, channels: int
+    ) -> npt.NDArray[np.float64] | None:
+        """The means or deviations of an input's channels; None if there are none, or not as many."""
+        given = self.mean if which == "mean" else self.std
+        found = given.get(name) if isinstance(given, Mapping) else given
+        if found is None:
+            return None
+        values = np.asarray(found, np.float64).reshape(-1)
+        if len(values) not in (1, channels):
+            return None
+        return np.broadcast_to(values, channels)
 
     def transform_for(self, name: str) -> InputTransform | None:
         """The transform of one input."""

@@ -7,6 +7,7 @@ from nansense_widgets.session.watching import Watching
 from nansense_widgets.widgets.controls import Controls
 from nansense_widgets.widgets.curves import Curves
 from nansense_widgets.widgets.dashboard import Dashboard
+from nansense_widgets.widgets.extremes import Extremes
 from nansense_widgets.widgets.graph import Graph
 from nansense_widgets.widgets.histogram import Histogram
 from nansense_widgets.widgets.strips import Strips
@@ -56,6 +57,20 @@ class Views(Watching):
             ValueError: if it matches no layer, or several.
         """
         return self._hub.widget(f"histogram {layer}", Histogram, layers=[self._one_layer(layer)])
+
+    def extremes(self, layer: str) -> Extremes:
+        """Inputs that drove each channel of one layer (which becomes watched) to its extremes.
+
+        They are there once statistics are collected (`set_stats_scope`).
+
+        Args:
+            layer: a name, or a glob or class that one layer matches.
+
+        Raises:
+            TypeError: if it is no string.
+            ValueError: if it matches no layer, or several.
+        """
+        return self._hub.widget(f"extremes {layer}", Extremes, layers=[self._one_layer(layer)])
 
     def curves(self, layer: str) -> Curves:
         """Statistics of one layer (which becomes watched) against the epoch, in bqplot figures.

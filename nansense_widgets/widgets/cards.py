@@ -13,6 +13,7 @@ import traitlets
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
+from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
 from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
 from nansense_widgets.widgets.state import position_payload
 
@@ -191,6 +192,7 @@ STILL_OPTIONS: dict[str, Any] = {
         sample=0, average=False, transform="none", part="magnitude", first=0, count=16, px=28, depth=0
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
+    "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
     "curves": CurvesOptions(statistics=["mean"]),
 }
 """What the picture for files without a kernel shows of a layer."""

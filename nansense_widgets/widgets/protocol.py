@@ -100,6 +100,8 @@ class State(TypedDict):
     """Known phases in order, with their batches an epoch (null: not known yet)."""
     error: LoopError | None
     update_frequency: UpdateFrequency
+    stats_scope: Literal["none", "watched", "all"]
+    """Which layers' batches go into the statistics."""
     last_action: str
     """The Python call of the last action, e.g. `session.step_batch()`."""
     cost: Cost | None

@@ -47,6 +47,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
             "position": position_payload(failure.position, schedule),
         },
         "update_frequency": {"unit": frequency.unit, "n": frequency.n, "phase": frequency.phase},
+        "stats_scope": source.stats_scope.value,
         "last_action": last_action,
         "cost": None
         if snapshot is None

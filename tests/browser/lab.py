@@ -95,8 +95,19 @@ class Tab:
         )
 
     def run_all(self) -> None:
-        """Run all cells; returns when the last one is done."""
-        self.command("notebook:run-all-cells")
+        """Run all cells; returns when the last one is done.
+
+        Once in some thousand times JupyterLab's command never comes back, with a kernel that has nothing to
+        do: its first message was lost while the kernel's connection settled. Then it is given once more.
+        """
+        begin = "() => { window.ran = window.jupyterapp.commands.execute('notebook:run-all-cells'); }"
+        self.page.evaluate(begin)
+        done = """() => Promise.race([
+            window.ran.then(() => true), new Promise((resolve) => setTimeout(() => resolve(false), 30_000)),
+        ])"""
+        while not self.page.evaluate(done):
+            if self.page.evaluate(f"{_KERNEL}?.status === 'idle'"):
+                self.page.evaluate(begin)
 
     def start_all(self) -> None:
         """Ask for all cells to run and return at once: for cells that stay busy."""

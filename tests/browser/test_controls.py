@@ -90,6 +90,14 @@ def test_run_until_and_update_frequency(lab: Lab) -> None:
     view.button("Settings").click()
     expect(panel.get_by_label("Update every how many")).to_have_value("2")
     expect(panel.get_by_label("Phase of the update frequency")).to_have_value("train")
+    # Statistics pause and go on; the cards stay.
+    scopes = panel.get_by_role("radiogroup", name="Statistics of every batch")
+    expect(scopes.get_by_label("of the watched layers")).to_be_checked()
+    scopes.get_by_label("of none").check()
+    expect(view.code).to_have_text("session.set_stats_scope('none')")
+    assert view.tab.evaluate("str(session.stats_scope)") == "none"
+    view.tab.execute("session.set_stats_scope('all')")
+    expect(scopes.get_by_label("of every layer")).to_be_checked()
 
 
 def test_stop_waits_for_a_long_batch_and_can_be_taken_back(lab: Lab) -> None:

@@ -73,12 +73,14 @@ export class DisplayBar {
     if (focusedNear(this.sample) !== this.sample) this.sample.value = String(this.display.sample);
   }
 
-  private choose(sample: number): void {
+  /** Shows the nearest sample that there is; false if it is another one. */
+  choose(sample: number): boolean {
     const next = Math.max(0, Math.min(this.samples - 1, Math.floor(sample)));
-    if (!Number.isFinite(next)) return;
+    if (!Number.isFinite(next)) return false;
     this.display.sample = next;
     this.sample.value = String(next);
     this.setSamples(this.samples);
     this.changed();
+    return next === sample;
   }
 }

@@ -104,6 +104,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     manager: managerOf(channel.model),
     alive,
     wantSoon,
+    showSample: (sample) => !bar.element.hidden && bar.choose(sample),
     act: (name, args) => void channel.action(name, args).catch(() => undefined),
     load: (name) => loadScript(channel, name),
     addStyles: (css) => root.addStyles([css]),

@@ -34,6 +34,8 @@ export interface Frame {
   /** Says what is wanted now, a little later. */
   wantSoon(): void;
   act(name: ActionName, args: Record<string, unknown>): void;
+  /** Shows a sample of the batch in all cards; false where no view here shows samples. */
+  showSample(sample: number): boolean;
   /** The script of a view that is not part of this widget's own. */
   load(name: ViewName): Promise<ViewScript["default"]>;
   addStyles(css: string): void;

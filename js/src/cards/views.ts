@@ -5,4 +5,9 @@ import { strips } from "../strips/view";
 import { lazy } from "./lazy";
 import type { ViewKind } from "./view";
 
-export const VIEWS: ViewKind[] = [strips, lazy("histogram", "Histogram"), lazy("curves", "Curves")];
+export const VIEWS: ViewKind[] = [
+  strips,
+  lazy("histogram", "Histogram"),
+  lazy("extremes", "Extremes"),
+  lazy("curves", "Curves"),
+];

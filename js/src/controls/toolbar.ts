@@ -78,7 +78,11 @@ export class Toolbar {
       h("div", { class: "grp" }, keys, this.gear, toggleCode),
     );
     const until = untilPanel((args) => void actions.send("step_until_position", args), () => this.until.popover.close());
-    const settings = settingsPanel(root, (args) => void actions.send("set_update_frequency", args));
+    const settings = settingsPanel(
+      root,
+      (args) => void actions.send("set_update_frequency", args),
+      (scope) => void actions.send("set_stats_scope", { scope }),
+    );
     this.element.append(until.panel, settings.panel);
     this.until = { popover: popover(this.more, until.panel, cleanup, false), update: until.update };
     this.settings = { popover: popover(this.gear, settings.panel, cleanup), update: settings.update };

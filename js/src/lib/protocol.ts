@@ -54,6 +54,8 @@ export interface UpdateFrequency {
 
 export type Standing = "before" | "in" | "after";
 
+export type StatsScope = "none" | "watched" | "all";
+
 export interface State {
   status: Status;
   detail: string;
@@ -66,6 +68,7 @@ export interface State {
   phases: Record<string, number | null>;
   error: LoopError | null;
   update_frequency: UpdateFrequency;
+  stats_scope: StatsScope;
   last_action: string;
   cost: Cost | null;
   notice: string;

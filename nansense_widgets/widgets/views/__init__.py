@@ -12,6 +12,7 @@ from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.base import CardView, HasWidgets
 from nansense_widgets.widgets.views.curves import CurvesView
+from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
 from nansense_widgets.widgets.views.strips import StripsView
 
@@ -20,6 +21,7 @@ __all__ = ["VIEWS", "CardView", "HasWidgets"]
 VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "strips": StripsView,
     "histogram": HistogramView,
+    "extremes": ExtremesView,
     "curves": CurvesView,
 }
 """Made once a widget, when first asked for."""

@@ -1,0 +1,217 @@
+"""Pictures of extreme patches: the part of an input that drove a channel, as bytes to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.media.pool import mean_pool
+from nansense_widgets.stats.gallery import Patch
+
+__all__ = ["Heat", "PatchPainter", "Picture", "Signal", "heat_of"]
+
+Floats = npt.NDArray[np.float64]
+
+Frame = tuple[tuple[int, int], tuple[int, int]]
+"""First row and the one behind the last, first column and …, in the sample."""
+
+_ROUNDING = 1e-3
+"""What undoing a normalisation may leave beyond 0 and 1."""
+
+SIGNAL_LENGTH = 256
+SIGNAL_CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A patch as bytes.
+
+    Attributes:
+        pixels: rows, columns and, for colours, red, green and blue.
+        rows: of pixels.
+        columns: of pixels.
+        colour: three bytes a pixel; else one.
+        pool: so many values along each axis of the input are one pixel.
+        frame: the part of the sample that it shows, in values of the input, padding among it.
+        offset: rows and columns of pixels in the frame before the first one of the picture.
+        size: rows and columns of pixels of the whole frame.
+    """
+
+    pixels: bytes
+    rows: int
+    columns: int
+    colour: bool
+    pool: int
+    frame: Frame
+    offset: tuple[int, int]
+    size: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Signal:
+    """A window of a signal: float32 of shape (channels, length), and how many values are one of them."""
+
+    values: npt.NDArray[np.float32]
+    pool: int
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A channel's response to a whole sample: codes as in `protocol.py`, and the largest magnitude."""
+
+    codes: bytes
+    rows: int
+    columns: int
+
+
+@dataclass
+class PatchPainter:
+    """Draws patches of one input, all on one scale.
+
+    Args:
+        name: of the input.
+        inputs: how the user wants inputs shown.
+        patches: all that will be drawn together.
+    """
+
+    name: str
+    inputs: InputConfig
+    patches: Sequence[Patch]
+    about: list[str] = field(default_factory=list)
+    """What else to know of the pictures."""
+
+    def __post_init__(self) -> None:
+        self._shown: dict[int, tuple[Floats, int]] = {}
+        for patch in self.patches:
+            self._shown[id(patch)] = self._values(patch)
+        self._low, self._high = self._range()
+
+    def picture(self, patch: Patch, px: int) -> Picture:
+        """A patch of a picture (or of the middle slice of a volume), at most `px` pixels on a side."""
+        values, pool = self._shown[id(patch)]
+        factor = max(1, -(-max(values.shape[1:]) // max(1, px)))
+        values = mean_pool(values, (factor, factor)).astype(np.float64)
+        pool *= factor
+        scale = (self._high - self._low) or 1.0
+        share = np.nan_to_num((values - self._low) / scale, nan=0.0, posinf=1.0, neginf=0.0)
+        pixels = np.round(np.clip(share, 0, 1) * 255).astype(np.uint8)
+        colour = len(pixels) == 3
+        box, frame = _last_two(patch.box), self._frame(patch)
+        before = tuple((start - first) // pool for (start, _), (first, _) in zip(box, frame, strict=True))
+        full = tuple(-(-(stop - first) // pool) for first, stop in frame)
+        rows, columns = pixels.shape[1:]
+        data = pixels.transpose(1, 2, 0) if colour else pixels[0]
+        return Picture(
+            np.ascontiguousarray(data).tobytes(),
+            rows,
+            columns,
+            colour,
+            pool,
+            frame,
+            (before[0], before[1]),
+            (max(rows + before[0], full[0]), max(columns + before[1], full[1])),
+        )
+
+    def signal(self, patch: Patch) -> Signal:
+        """A patch of a signal, or the features of a sample."""
+        values, pool = patch.cut()
+        numbers = _numbers(values)
+        lines = numbers[None] if numbers.ndim == 1 else numbers[:SIGNAL_CHANNELS]
+        if not patch.box:  # features are the channels
+            lines = numbers.reshape(1, -1)
+        factor = max(1, -(-lines.shape[1] // SIGNAL_LENGTH))
+        pooled = mean_pool(lines[None], (1, factor))[0]
+        return Signal(pooled.astype(np.float32), pool * factor)
+
+    def _frame(self, patch: Patch) -> Frame:
+        """The field with its padding, where that is no larger than the picture itself."""
+        extent, sizes = _last_two(patch.extent), patch.sample.shape[-2:]
+        fits = all(stop - start <= size for (start, stop), size in zip(extent, sizes, strict=True))
+        return extent if fits else _last_two(patch.box)
+
+    def _values(self, patch: Patch) -> tuple[Floats, int]:
+        """What is to be seen of a patch: (1 or 3, rows, columns), before it is scaled."""
+        tensor, pool = patch.cut()
+        if tensor.ndim == 4:
+            self._say("the middle slice of each volume")
+            tensor = tensor[:, tensor.shape[1] // 2]
+        transform = self.inputs.transform_for(self.name)
+        if transform is not None:
+            try:
+                return self._transformed(transform(tensor.float().clone())), pool
+            except Exception as error:  # noqa: BLE001  the user's own function: shown without it
+                self._say(f"input_transform failed: {type(error).__name__}: {error}")
+        values = _numbers(tensor)
+        values = self._denormalised(values)
+        channels = len(values)
+        if channels == 2 or channels > 3:
+            self._say(f"first {'three' if channels > 3 else 'one'} of {channels} channels")
+        return values[: 3 if channels > 2 else 1], pool
+
+    def _transformed(self, result: object) -> Floats:
+        values = np.asarray(result.detach().cpu() if isinstance(result, torch.Tensor) else result)
+        values = values[None] if values.ndim == 2 else values
+        if values.ndim != 3 or len(values) not in (1, 3):
+            raise ValueError(f"it gave the shape {values.shape}, not 1 or 3 channels of a picture")
+        return values / 255.0 if values.dtype == np.uint8 else values.astype(np.float64)
+
+    def _denormalised(self, values: Floats) -> Floats:
+        mean, std = (self.inputs.numbers(which, self.name, len(values)) for which in ("mean", "std"))
+        if mean is None and std is None:
+            return values
+        self._say("with input_mean and input_std undone")
+        shape = (-1, 1, 1)
+        values = values * (1.0 if std is None else std.reshape(shape))
+        return values + (0.0 if mean is None else mean.reshape(shape))
+
+    def _range(self) -> tuple[float, float]:
+        """What is black and what is white."""
+        finite = [values[np.isfinite(values)] for values, _ in self._shown.values()]
+        ends = [(float(part.min()), float(part.max())) for part in finite if part.size]
+        if not ends:
+            return 0.0, 1.0
+        low, high = min(low for low, _ in ends), max(high for _, high in ends)
+        bytes_only = all(p.sample.values.dtype is torch.uint8 or p.sample.pool > 1 for p in self.patches)
+        if low >= -_ROUNDING and high <= 1 + _ROUNDING:
+            return 0.0, 1.0
+        if bytes_only and low >= 0 and high <= 255:
+            return 0.0, 255.0
+        self._say(f"black is {low:.3g}, white {high:.3g}")
+        return low, high
+
+    def _say(self, what: str) -> None:
+        if what not in self.about:
+            self.about.append(what)
+
+
+def heat_of(patch: Patch, scale: float, px: int) -> Heat | None:
+    """A patch's heat as codes between -`scale` and `scale`, at most `px` on a side; None if it has none."""
+    if patch.heat is None or patch.heat.ndim > 3:
+        return None
+    values = _numbers(patch.heat)
+    if values.ndim == 3:  # a volume's middle slice, as of the picture
+        values = values[len(values) // 2]
+    if values.ndim == 1:
+        values = values[None]
+    factors = tuple(max(1, -(-size // px)) for size in values.shape)
+    values = mean_pool(values[None], (factors[0], factors[1]))[0]
+    with np.errstate(invalid="ignore"):
+        share = np.clip(values / (scale or 1.0), -1, 1)
+    codes = np.round(np.nan_to_num(share) * 126) + 129
+    codes[np.isnan(values)] = 0
+    rows, columns = values.shape
+    return Heat(codes.astype(np.uint8).tobytes(), rows, columns)
+
+
+def _last_two(box: tuple[tuple[int, int], ...]) -> Frame:
+    return box[-2], box[-1]
+
+
+def _numbers(tensor: torch.Tensor) -> Floats:
+    values = tensor.abs() if tensor.is_complex() else tensor
+    return values.double().numpy()
