@@ -1,14 +1,15 @@
 // The view Histogram: the statistics of a layer, histograms of one row of them, and rows for its channels.
 
+import { OfferLine } from "../cards/offer";
+import { scopeText } from "../cards/scope";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { Choice } from "../lib/choice";
-import { h } from "../lib/dom";
+import { h, setText } from "../lib/dom";
 import type { Card, Kind } from "../lib/protocol";
 import type { Bars, Figure, HistogramContent, HistogramOptions, InBin, InBinAsk } from "../lib/protocol_statistics";
 import type { Scale } from "./axis";
 import type { Bar } from "./bins";
 import type { Height } from "./heights";
-import { OfferLine } from "./offer";
 import { Plot, type PlotChoice, type Series } from "./plot";
 import { RowsPanel } from "./rows";
 import { rowLabel, StatsTable } from "./table";
@@ -22,6 +23,8 @@ const SIDE_BY_SIDE = 780;
 
 class HistogramView implements CardView {
   readonly element: HTMLElement;
+  private readonly scope = h("span");
+  readonly tools = h("div", { class: "vt" }, this.scope);
   private source = "";
   private compare = "";
   private rowsOf: Kind = "activations";
@@ -71,6 +74,7 @@ class HistogramView implements CardView {
   receive(card: Card, buffers: Uint8Array[], snapshot: number): void {
     const content = card.content as HistogramContent;
     this.content = content;
+    setText(this.scope, scopeText(card));
     this.buffers = buffers;
     this.snapshot = snapshot;
     this.fresh = true;
