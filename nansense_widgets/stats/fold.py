@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import torch
@@ -99,7 +100,7 @@ class BatchFold:
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
         if self._patches is not None and layer in self._patches.listens_to:
-            with unobserved():
+            with unobserved(), suppress(Exception):  # an input that cannot be kept: its layers say so
                 self._patches.hear(layer, value)
         if layer in self._folded:
             self._take(layer, value, again=False)
