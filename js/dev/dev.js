@@ -50,6 +50,7 @@ class FakeModel {
     if (message.type === "want") { this.wants = message.cards; this.view = view; this.strips(); }
     if (message.type === "fetch") { const { window, buffer } = makeExact(message, this.step); this.reply({ type: "exact", view, req, snapshot: this.step, missing: "", channel: message.ask.channel, window, dtype: "float32" }, [buffer], Number(pick("lag", 15))); }
     if (message.type === "action") this.act(message);
+    if (message.type === "script") void fetch(`../../nansense_widgets/widgets/static/views/${message.name}.js`).then((r) => r.arrayBuffer()).then((code) => this.reply({ type: "script", view, req, name: message.name }, [new DataView(code)]));
   }
   strips() {
     const buffers = [];

@@ -64,6 +64,7 @@ export function valueAt(name, kind, want, channel, row, col, step) {
 const code = (v, scale) => (Number.isNaN(v) ? 0 : v === Infinity ? 2 : v === -Infinity ? 1 : scale ? Math.max(3, Math.min(255, Math.round((v / scale) * 126) + 129)) : 129);
 
 export function makeCard(card, step, buffers) {
+  if (card.view !== "strips") return { layer: card.layer, cls: "", detail: "", call: 1, calls: 0, leaf: 0, leaves: [], note: "", shape: [], dtype: "", axes: null, attention: "none", view: card.view, failed: "this page invents strips only", content: null };
   const want = { layer: card.layer, call: card.call, leaf: card.leaf, ...card.options };
   const layer = LAYERS[want.layer];
   if (!layer) return { layer: want.layer, cls: "Module", detail: "", call: 1, calls: 0, leaf: 0, leaves: [want.layer], note: "", shape: [], dtype: "", axes: null, attention: "none", view: "strips", failed: "", content: { strips: ["activations", "gradients"].map((kind) => ({ kind, missing: "not captured: unknown here" })) } };

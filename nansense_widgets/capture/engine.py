@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -75,6 +76,7 @@ class CaptureEngine:
         self._traced_phases: set[tuple[str, int]] = set()
         self._under_way: BatchCapture | FoldedBatch | None = None
         self._closed = False
+        self._stats_error = ""
 
     # ------------------------------------------------------------ what is watched (any thread)
 
@@ -159,11 +161,22 @@ class CaptureEngine:
             self._traced_phases.clear()
 
     def _fold(self, position: BatchPosition, partly: bool, item: LoaderItem | None) -> Fold | None:
+        self._stats_error = ""
         if self._stats is None:
             return None
-        return self._stats.begin(
-            position, self.watched, self.architecture, self.model.get_parameter, partly=partly, item=item
-        )
+        try:
+            return self._stats.begin(
+                position, self.watched, self.architecture, self._parameter, partly=partly, item=item
+            )
+        except Exception as error:  # the batch can be shown all the same
+            self._stats_error = f"no statistics of this batch: {type(error).__name__}: {error}"
+            return None
+
+    def _parameter(self, name: str) -> torch.Tensor:
+        # Not `get_parameter`, which script modules do not have.
+        found: Any = functools.reduce(getattr, name.split("."), self.model)
+        parameter: torch.Tensor = found
+        return parameter
 
     def restart(self) -> None:
         """Another run begins."""
@@ -200,7 +213,7 @@ class CaptureEngine:
                 snapshot = capture.finish(position, complete, self._number, began)
             self._number += 1
             self.snapshot = snapshot
-            self.error = ""
+            self.error = self._stats_error
             self._on_snapshot(snapshot)
         except Exception as error:
             self._fail(error)

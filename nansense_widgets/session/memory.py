@@ -63,11 +63,11 @@ class MemoryReport:
         return self._by("name")
 
     def __str__(self) -> str:
-        lines = [f"{self.total / 1e6:,.1f} MB held by the debugger"]
+        lines = [f"{_said(self.total)} held by the debugger"]
         for kind, size in self.by_kind.items():
-            lines.append(f"  {kind:<12} {size / 1e6:>10,.2f} MB")
+            lines.append(f"  {kind:<14} {_said(size):>12}")
             of_kind = [entry for entry in self.entries if entry.kind == kind]
-            lines += [f"    {entry.name:<32} {entry.bytes / 1e6:>10,.2f} MB" for entry in of_kind[:8]]
+            lines += [f"    {entry.name:<32} {_said(entry.bytes):>12}" for entry in of_kind[:8]]
             if len(of_kind) > 8:
                 lines.append(f"    … and {len(of_kind) - 8} more")
         return "\n".join(lines)
@@ -100,3 +100,7 @@ def snapshot_entries(snapshot: BatchSnapshot | None) -> Iterator[MemoryEntry]:
     for name, state in snapshot.optimizer_state.items():
         for tensor in state.values():
             yield MemoryEntry("snapshot", name, size_of(tensor))
+
+
+def _said(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"

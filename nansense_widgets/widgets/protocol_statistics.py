@@ -160,6 +160,8 @@ class CurveFigure(TypedDict):
     title: str
     unit: str
     """What its height is."""
+    text: str
+    """The newest numbers in words, for who does not see the picture."""
     model: str
     """Id of the bqplot figure's model."""
 

@@ -11,7 +11,7 @@ import torch
 
 from nansense_widgets.stats.curves import STATISTICS, layer_series
 from nansense_widgets.widgets.figures import nice_ticks
-from nansense_widgets.widgets.views.curves import figure_specs
+from nansense_widgets.widgets.views.curves import figure_specs, newest_text
 from tests.driver import Driver, start_small
 from tests.widgets.test_messages import Browser
 
@@ -169,6 +169,17 @@ def test_specs_keep_phases_and_statistics_apart(collecting: Any) -> None:
     assert specs["dead"].whole
     assert not specs["activations"].whole
     assert figure_specs(series, [])[0].lines == ()
+
+
+def test_newest_numbers_are_said_in_words(collecting: Any) -> None:
+    watch = collecting.session.watch_snapshot()
+    specs = {spec.key: spec for spec in figure_specs(layer_series(watch, "1", None), ["mean", "max"])}
+    train, val = (watch.stats["1", phase, epoch].activations for phase, epoch in (("train", 1), ("val", 0)))
+    assert newest_text(specs["activations"]) == (
+        f"train, epoch 2: mean {train.mean:.3g}, max {train.max:.3g}."
+        f" val, epoch 1: mean {val.mean:.3g}, max {val.max:.3g}."
+    )
+    assert newest_text(specs["weights 1.bias"]).startswith("epoch 2: mean ")
 
 
 def test_ticks_are_round_numbers_inside() -> None:

@@ -145,6 +145,14 @@ def test_a_finished_epoch_stays_and_is_compared(collecting: Any) -> None:
     assert shown["hint"].startswith("Epoch 1 of train is not kept any more")
 
 
+def test_an_epoch_that_is_over_is_not_said_to_run(collecting: Any) -> None:
+    driver, browser = collecting
+    driver.do("step_run")
+    rows = {row["key"]: row for row in content(browser, "2")[0]["rows"]}
+    assert [rows[key]["batches"] for key in ("train:2", "val:2")] == [5, 2]
+    assert not any(row["running"] for row in rows.values())
+
+
 def test_why_there_is_nothing_and_what_would_help() -> None:
     session, loop = start_small()
     session.set_stats_scope("none")

@@ -222,3 +222,30 @@ def test_painter_runs_the_latest_of_a_key_and_survives_errors() -> None:
     assert painter.wait_idle(TIMEOUT_S)
     assert done == ["new", "after"]
     assert painter.error == ""
+
+
+def test_a_view_that_fails_says_so_on_its_card_and_spares_the_others(paused: Any) -> None:
+    _, browser = paused
+    broken = want("2")
+    del broken["options"]["px"]
+    browser.send(type="want", view="v", cards=[want("1"), broken, want("3")])
+    [(message, buffers)] = browser.cards()
+    first, second, third = message["cards"]
+    assert second["failed"] == "this view could not be made: KeyError: 'px'"
+    assert second["content"] is None
+    assert (first["failed"], third["failed"]) == ("", "")
+    assert [strip["buffer"] for card in (first, third) for strip in card["content"]["strips"]] == [0, 1, 2, 3]
+    assert len(buffers) == 4
+
+
+def test_scripts_of_views_are_those_that_were_built(paused: Any) -> None:
+    driver, browser = paused
+    for name in ("histogram", "curves"):
+        browser.send(type="script", view="v", req=4, name=name)
+        message, [script] = browser.received[-1]
+        assert (message["type"], message["view"], message["req"]) == ("script", "v", 4)
+        assert b"export{" in script
+    before = len(browser.received)
+    browser.send(type="script", view="v", req=5, name="../dashboard")
+    assert len(browser.received) == before
+    assert "is no view with a script" in driver.session.notice

@@ -1,5 +1,6 @@
 // The bar over the cards: which sample, and how its values are shown.
 
+import { Choice } from "../lib/choice";
 import { focusedNear, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Transform } from "../lib/protocol";
@@ -18,7 +19,7 @@ export class DisplayBar {
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
   private readonly average = h("button", { type: "button", class: "btn s tog", "aria-pressed": "false", title: "One tile: the mean over the channels" }, "Average");
-  private readonly transforms: HTMLButtonElement[];
+  private readonly transforms: Choice<Transform>;
   private samples = 0;
   private alive = true;
 
@@ -38,19 +39,9 @@ export class DisplayBar {
       this.average.setAttribute("aria-pressed", String(display.average));
       changed();
     });
-    this.transforms = TRANSFORMS.map(([transform, text, title]) =>
-      h("button", { type: "button", role: "radio", "aria-checked": String(transform === display.transform), tabindex: transform === display.transform ? 0 : -1, title, onclick: () => this.transform(transform) }, text),
-    );
-    const segment = h("div", { class: "seg", role: "radiogroup", "aria-label": "Values" }, ...this.transforms);
-    segment.addEventListener("keydown", (event) => {
-      const by = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 1, ArrowUp: -1 }[event.key];
-      if (!by) return;
-      const at = TRANSFORMS.findIndex(([transform]) => transform === display.transform);
-      const [transform] = TRANSFORMS[(at + by + TRANSFORMS.length) % TRANSFORMS.length] ?? ["none"];
-      this.transform(transform);
-      this.transforms.find((button) => button.tabIndex === 0)?.focus();
-      event.preventDefault();
-      event.stopPropagation();
+    this.transforms = new Choice("Values", TRANSFORMS, display.transform, (transform) => {
+      display.transform = transform;
+      changed();
     });
     this.element = h(
       "div",
@@ -58,7 +49,7 @@ export class DisplayBar {
       h("h2", {}, "Layers"),
       h("span", { class: "flex" }),
       h("span", { class: "sample" }, h("span", { class: "mut" }, "sample"), this.previous, this.sample, this.next, this.of),
-      segment,
+      this.transforms.element,
       this.average,
     );
     this.setSamples(0);
@@ -67,7 +58,8 @@ export class DisplayBar {
   /** Nothing can be asked for when nobody is there to answer. */
   setAlive(alive: boolean): void {
     this.alive = alive;
-    for (const button of [this.average, ...this.transforms]) button.disabled = !alive;
+    this.average.disabled = !alive;
+    this.transforms.enable(alive);
     this.setSamples(this.samples);
   }
 
@@ -90,15 +82,5 @@ export class DisplayBar {
     this.setSamples(this.samples);
     this.changed();
     return next === sample;
-  }
-
-  private transform(transform: Transform): void {
-    this.display.transform = transform;
-    this.transforms.forEach((button, i) => {
-      const on = TRANSFORMS[i]?.[0] === transform;
-      button.setAttribute("aria-checked", String(on));
-      button.tabIndex = on ? 0 : -1;
-    });
-    this.changed();
   }
 }

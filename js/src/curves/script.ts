@@ -1,5 +1,4 @@
 import css from "../css/curves.css";
-import statisticsCss from "../css/histogram.css";
 import { curves } from "./view";
 
-export default { kind: curves, css: statisticsCss + css };
+export default { kind: curves, css };

@@ -1,7 +1,8 @@
 // The view Curves: bqplot figures of the kernel's, one for each tensor of the layer, with what can be chosen and saved.
 
+import { OfferLine } from "../cards/offer";
+import { scopeText } from "../cards/scope";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
-import { OfferLine } from "../histogram/offer";
 import { h, setText } from "../lib/dom";
 import { embed, type WidgetView } from "../lib/embed";
 import type { Card } from "../lib/protocol";
@@ -41,8 +42,12 @@ class FigureBox {
       this.place,
     );
     this.place.setAttribute("role", "img");
-    this.place.setAttribute("aria-label", `${figure.title} of ${host.layer} against the epoch`);
     setText(this.unit, figure.unit);
+  }
+
+  /** The newest numbers, for who does not see the picture. */
+  say(text: string): void {
+    this.place.setAttribute("aria-label", `${this.figure.title} of ${this.host.layer} against the epoch. ${text}`);
   }
 
   /** Draws the figure; called when the element is in the page and has a width. */
@@ -73,6 +78,8 @@ class FigureBox {
 
 class CurvesView implements CardView {
   readonly element: HTMLElement;
+  private readonly scope = h("span");
+  readonly tools = h("div", { class: "vt" }, this.scope);
   private readonly statistics = new Set(FIRST);
   private content: CurvesContent | null = null;
   private readonly offer: OfferLine;
@@ -95,6 +102,7 @@ class CurvesView implements CardView {
 
   receive(card: Card): void {
     this.content = card.content as CurvesContent;
+    setText(this.scope, scopeText(card));
   }
 
   measure(): boolean {
@@ -158,6 +166,7 @@ class CurvesView implements CardView {
         box = new FigureBox(figure, this.host);
         this.boxes.set(figure.model, box);
       }
+      box.say(figure.text);
       if (this.grid.children[place] === box.element) return;
       const fresh = !box.element.isConnected;
       this.grid.insertBefore(box.element, this.grid.children[place] ?? null);

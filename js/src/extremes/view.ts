@@ -1,5 +1,6 @@
 // The view Extremes: for each channel of a layer the inputs that drove it to its largest and smallest responses.
 
+import { OfferLine } from "../cards/offer";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { Choice } from "../lib/choice";
 import { focusedNear, h, setOptions, setText } from "../lib/dom";
@@ -16,10 +17,6 @@ const PAGE = 8;
 /** Longest edge of a patch in CSS pixels, about. */
 const EDGE = 56;
 const ENDS = ["largest", "smallest"] as const;
-const ACTIONS = {
-  watch: { text: "Watch", name: "watch" },
-  collect: { text: "Collect statistics", name: "set_stats_scope" },
-} as const;
 
 class ExtremesView implements CardView {
   readonly element: HTMLElement;
@@ -32,9 +29,7 @@ class ExtremesView implements CardView {
   private width = 0;
   private drawn = "";
   private pointed = "";
-  private readonly hint = h("p", { class: "hint" });
-  private readonly offer = h("button", { type: "button", class: "btn s", onclick: () => this.act() });
-  private readonly empty = h("div", { class: "offer", hidden: true }, this.hint, this.offer);
+  private readonly offer: OfferLine;
   private readonly sources: HTMLSelectElement;
   private readonly choice: Choice<By>;
   private readonly overlay = h("input", { type: "checkbox" });
@@ -54,6 +49,7 @@ class ExtremesView implements CardView {
 
   constructor(private readonly host: ViewHost) {
     const { layer } = host;
+    this.offer = new OfferLine(host);
     this.sources = h("select", { class: "sel", "aria-label": `Phase and epoch of the patches of ${layer}` });
     this.sources.addEventListener("change", () => this.ask(() => (this.source = this.sources.value)));
     this.choice = new Choice<By>("Response", [["pixel", "pixel", "Samples by the single most extreme unit; the part of the input that it sees"], ["average", "average", "Samples by the channel's mean response; the whole input"]], "pixel", (by) => this.ask(() => (this.by = by)));
@@ -66,7 +62,7 @@ class ExtremesView implements CardView {
     this.bar = h("div", { class: "htools" }, this.sources, this.choice.element, h("label", { class: "hcheck", title: "The channel's response to the whole sample, laid over the patch" }, this.overlay, "Show responses"), this.legend, this.pager);
     this.rows = h("div", { class: "xrows", role: "group", "aria-label": `Extreme patches of ${layer}` });
     this.rows.addEventListener("keydown", (event) => this.move(event));
-    this.element = h("div", { class: "extremes" }, this.empty, this.bar, this.about, this.info, this.heads, this.rows);
+    this.element = h("div", { class: "extremes" }, this.offer.element, this.bar, this.about, this.info, this.heads, this.rows);
     this.draw();
   }
 
@@ -98,12 +94,7 @@ class ExtremesView implements CardView {
   draw(): void {
     const { content } = this;
     const alive = this.host.frame.alive();
-    setText(this.hint, content ? content.hint : alive ? "Waiting for the kernel\u2026" : "Not here: there is no kernel to ask.");
-    const offer = content?.offer ? ACTIONS[content.offer] : null;
-    this.offer.hidden = !offer;
-    this.offer.disabled = !alive;
-    if (offer) setText(this.offer, offer.text);
-    this.empty.hidden = !this.hint.textContent;
+    this.offer.show(content);
     const some = content !== null && content.chosen !== "";
     for (const part of [this.bar, this.about, this.info, this.heads, this.rows]) part.hidden = !some;
     if (!content || !some) return;
@@ -214,12 +205,6 @@ class ExtremesView implements CardView {
   private ask(set: () => void): void {
     set();
     this.host.frame.wantSoon();
-  }
-
-  private act(): void {
-    const offer = this.content?.offer;
-    if (!offer) return;
-    this.host.frame.act(ACTIONS[offer].name, offer === "watch" ? { layers: [this.host.layer] } : { scope: "watched" });
   }
 }
 

@@ -20,7 +20,6 @@ export interface PlotChoice {
 export interface Series {
   bars: Bars;
   counts: Counts;
-  label: string;
 }
 
 export interface PlotEvents {

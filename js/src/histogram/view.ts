@@ -1,14 +1,15 @@
 // The view Histogram: the statistics of a layer, histograms of one row of them, and rows for its channels.
 
+import { OfferLine } from "../cards/offer";
+import { scopeText } from "../cards/scope";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { Choice } from "../lib/choice";
-import { h } from "../lib/dom";
+import { h, setText } from "../lib/dom";
 import type { Card, Kind } from "../lib/protocol";
 import type { Bars, Figure, HistogramContent, HistogramOptions, InBin, InBinAsk } from "../lib/protocol_statistics";
 import type { Scale } from "./axis";
 import type { Bar } from "./bins";
 import type { Height } from "./heights";
-import { OfferLine } from "./offer";
 import { Plot, type PlotChoice, type Series } from "./plot";
 import { RowsPanel } from "./rows";
 import { rowLabel, StatsTable } from "./table";
@@ -22,6 +23,8 @@ const SIDE_BY_SIDE = 780;
 
 class HistogramView implements CardView {
   readonly element: HTMLElement;
+  private readonly scope = h("span");
+  readonly tools = h("div", { class: "vt" }, this.scope);
   private source = "";
   private compare = "";
   private rowsOf: Kind = "activations";
@@ -71,6 +74,7 @@ class HistogramView implements CardView {
   receive(card: Card, buffers: Uint8Array[], snapshot: number): void {
     const content = card.content as HistogramContent;
     this.content = content;
+    setText(this.scope, scopeText(card));
     this.buffers = buffers;
     this.snapshot = snapshot;
     this.fresh = true;
@@ -102,7 +106,7 @@ class HistogramView implements CardView {
     this.drawLegend(content, other);
     this.body.classList.toggle("stacked", this.width < 560);
     const width = this.plots[0]?.element.clientWidth ?? 0;
-    for (const plot of this.plots) plot.show(this.series(content, plot.kind, [chosen, other]), this.choice, width);
+    for (const plot of this.plots) plot.show(this.series(plot.kind, [chosen, other]), this.choice, width);
     const { channels } = content;
     if (channels) this.rows.show(channels, new Float32Array(this.bytes(channels.buffer)), this.choice.x, this.rows.element.clientWidth);
     if (this.fresh) for (const plot of this.plots) plot.renew();
@@ -113,13 +117,12 @@ class HistogramView implements CardView {
     clearTimeout(this.dwell);
   }
 
-  private series(content: HistogramContent, kind: Kind, figures: (Figure | undefined)[]): Series[] {
+  private series(kind: Kind, figures: (Figure | undefined)[]): Series[] {
     return figures.flatMap((figure) => {
       if (!figure) return [];
       const bars: Bars = figure[kind];
-      const row = content.rows.find(({ key }) => key === figure.key);
       const counts = { zero: bars.zero, first: bars.first, count: bars.count, sides: new Float64Array(this.bytes(bars.buffer)) };
-      return [{ bars, counts, label: row ? rowLabel(row) : figure.key }];
+      return [{ bars, counts }];
     });
   }
 

@@ -35,6 +35,10 @@ export class Choice<K extends string> {
     if (button) setText(button, text);
   }
 
+  enable(on: boolean): void {
+    for (const button of this.buttons) button.disabled = !on;
+  }
+
   private choose(key: K): void {
     this.value = key;
     this.mark();

@@ -104,6 +104,7 @@ export interface CurveFigure {
   key: string;
   title: string;
   unit: string;
+  text: string;
   model: string;
 }
 

@@ -14,7 +14,7 @@ from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.statistics import running_epoch, statistics_hint
 
-__all__ = ["CurvesView", "figure_specs"]
+__all__ = ["CurvesView", "figure_specs", "newest_text"]
 
 WAIT = "Making the figures, as soon as the kernel's main thread is free\u2026"
 
@@ -55,7 +55,13 @@ class CurvesView:
             "offer": offer,
             "wait": "" if all(spec.key in pictures for spec in specs) else WAIT,
             "figures": [
-                {"key": spec.key, "title": spec.title, "unit": spec.unit, "model": pictures[spec.key].model}
+                {
+                    "key": spec.key,
+                    "title": spec.title,
+                    "unit": spec.unit,
+                    "text": newest_text(spec),
+                    "model": pictures[spec.key].model,
+                }
                 for spec in specs
                 if spec.key in pictures
             ],
@@ -120,6 +126,19 @@ def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec
             measure, measure.capitalize(), unit[measure], stepped, [measure], phases, by_tensor=True
         )
     return specs
+
+
+def newest_text(spec: FigureSpec) -> str:
+    """The last number of each line, such as `train, epoch 3: mean 0.21, max 4.5.`"""
+    lines: dict[tuple[str, int], list[str]] = {}
+    for line in spec.lines:
+        if len(line.epochs):
+            place = (line.phase, int(line.epochs[-1]))
+            lines.setdefault(place, []).append(f"{line.label} {line.values[-1]:.3g}")
+    return " ".join(
+        f"{phase}, epoch {epoch + 1}: {', '.join(numbers)}.".lstrip(", ")
+        for (phase, epoch), numbers in lines.items()
+    )
 
 
 def _figure(

@@ -69,8 +69,7 @@ class LayerStatistics:
         """One row of the table."""
         stats, batch = self.rows[key], key == BATCH
         total = self.source.schedule.phase_count(stats.phase)
-        position = self.source.live_position
-        here = position is not None and (position.phase, position.epoch) == (stats.phase, stats.epoch)
+        here = running_epoch(self.source) == (stats.phase, stats.epoch)
         return {
             "key": key,
             "phase": stats.phase,
@@ -143,18 +142,19 @@ def _is_whole(stats: LayerStatsSnapshot) -> bool:
 def running_epoch(source: Source) -> tuple[str, int] | None:
     """Phase and epoch that more batches are to come to, as far as is known."""
     position = source.live_position
-    if position is None:
+    if position is None or source.status.word in ("finished", "failed", "closed"):
         return None
     total = source.schedule.phase_count(position.phase)
-    over = source.standing == "after" or source.status.word in ("finished", "failed", "closed")
-    if over and total is not None and position.batch_idx + 1 >= total:
+    if source.standing == "after" and total is not None and position.batch_idx + 1 >= total:
         return None
     return position.phase, position.epoch
 
 
 def statistics_hint(source: Source, layer: str, some: bool) -> tuple[str, protocol_statistics.Offer]:
     """Why a layer has no statistics (`some`: not more), and the action that would give them."""
-    scope = source.stats_scope
+    scope, status = source.stats_scope, source.status
+    if status.word in ("closed", "disabled"):
+        return f"Nothing is collected any more: {status.detail}." if status.detail else "", ""
     if scope is StatsScope.NONE:
         now = "no more: what was collected stays" if some else "yet"
         return f"Statistics over whole epochs are not collected {now}.", "collect"

@@ -1,6 +1,6 @@
 // Why a layer has no statistics, or not more, and the one action that would give some.
 
-import type { ViewHost } from "../cards/view";
+import type { ViewHost } from "./view";
 import { h, setText } from "../lib/dom";
 import type { Offer } from "../lib/protocol_statistics";
 
