@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import { heatAt, wholeScale } from "../src/extremes/paint";
-import { detailText, fieldText, reading } from "../src/extremes/words";
+import { detailText, fieldText, poolText, reading } from "../src/extremes/words";
 import type { ExtremesContent, PatchCell } from "../src/lib/protocol_extremes";
 
 const CELL: PatchCell = {
@@ -34,6 +34,13 @@ it("the receptive field is named once, with the reason why it is not exact", () 
   expect(fieldText(content("pixel", CELL, circular))).toBe("receptive field 9 \u00d7 9, approximated: circular padding");
   expect(fieldText(content("pixel", CELL, { ...CELL, size: [5, 5] }))).toBe("receptive fields of several sizes");
   expect(fieldText(content("average", { ...CELL, position: [] }))).toBe("");
+});
+
+it("inputs that are shown smaller say so", () => {
+  const picture = { rows: 8, columns: 8, colour: false, pool: 4, frame: [[0, 32], [0, 32]] as [[number, number], [number, number]], offset: [0, 0] as [number, number], size: [8, 8] as [number, number], buffer: 0 };
+  expect(poolText(content("average", { ...CELL, picture }))).toBe("shown at 1/4");
+  expect(poolText(content("pixel", { ...CELL, picture }, { ...CELL, picture: { ...picture, pool: 1 } }))).toBe("shown at full size or 1/4");
+  expect(poolText(content("pixel", CELL))).toBe("");
 });
 
 it("values are drawn at whole pixels", () => {

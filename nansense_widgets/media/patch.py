@@ -130,7 +130,7 @@ class PatchPainter:
 
     def _frame(self, patch: Patch) -> Frame:
         """The field with its padding, where that is no larger than the picture itself."""
-        extent, sizes = _last_two(patch.extent), patch.sample.shape[-2:]
+        extent, sizes = _last_two(patch.receptive_field.extent), patch.sample.shape[-2:]
         fits = all(stop - start <= size for (start, stop), size in zip(extent, sizes, strict=True))
         return extent if fits else _last_two(patch.box)
 

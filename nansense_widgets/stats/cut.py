@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from nansense_widgets.capture.axes import Axes
@@ -117,17 +117,19 @@ class Cutter:
     def patch_of(self, cutting: Cutting) -> Patch:
         """All that is known of a patch."""
         position = self._position(cutting)
-        field = self._field(position, cutting.sample, whole=cutting.place is None)
+        locate = functools.partial(self._field, position, cutting.sample, whole=cutting.place is None)
         crop, pool = cutting.crop or (None, 1)
-        return Patch(
-            cutting.value, position, self._call, cutting.sample, field.box, field.extent, field.approximated,
-            cutting.heat, crop, pool,
-        )  # fmt: skip
+        return Patch(cutting.value, position, self._call, cutting.sample, locate, cutting.heat, crop, pool)
 
     def _position(self, cutting: Cutting) -> tuple[int, ...]:
-        if cutting.place is None:
+        left = cutting.place
+        if left is None:
             return ()
-        return tuple(int(i) for i in np.unravel_index(cutting.place, self._places))
+        position: list[int] = []
+        for size in reversed(self._places):
+            left, at = divmod(left, size)
+            position.append(at)
+        return tuple(reversed(position))
 
     def _field(self, position: tuple[int, ...], sample: Sample, *, whole: bool) -> ReceptiveField:
         sizes = sample.shape if self._kind == "tokens" else sample.shape[1:]

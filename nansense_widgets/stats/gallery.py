@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
+
+from nansense_widgets.capture.receptive import ReceptiveField
 
 __all__ = ["ChannelExtremes", "Gallery", "InputKind", "Patch", "Sample"]
 
@@ -60,10 +62,7 @@ class Patch:
         position: of that unit in the axes of the layer's output behind batch and channel; () for a mean.
         call: which call of the layer in the batch, from 1.
         sample: where it comes from.
-        box: the unit's receptive field in the sample: first row and the one behind the last, …; the whole
-            sample for a mean.
-        extent: the same as if the sample went on beyond its borders, which is padding.
-        approximated: why `box` is not exact; else empty.
+        locate: works out `receptive_field`.
         heat: the channel's whole response to this sample, (rows, columns) or what the layer has; rounded to
             float16 where that can hold it. None for one number.
         crop: the values of `box`, if they are not simply cut out of `sample`; see `cut`.
@@ -74,24 +73,27 @@ class Patch:
     position: tuple[int, ...]
     call: int
     sample: Sample
-    box: tuple[tuple[int, int], ...]
-    extent: tuple[tuple[int, int], ...]
-    approximated: str = ""
+    locate: Callable[[], ReceptiveField] = field(repr=False)
     heat: torch.Tensor | None = field(default=None, repr=False)
     crop: torch.Tensor | None = field(default=None, repr=False)
     crop_pool: int = 1
 
     @property
+    def receptive_field(self) -> ReceptiveField:
+        """The unit's, in the sample; for a mean, all of it. Worked out when asked for."""
+        return self.locate()
+
+    @property
+    def box(self) -> tuple[tuple[int, int], ...]:
+        """The part of the sample that is shown: first row and the one behind the last, first column and …"""
+        return self.receptive_field.box
+
+    @property
     def is_whole(self) -> bool:
         """Whether `box` is all of the sample."""
-        return (
-            all(
-                (start, stop) == (0, size)
-                for (start, stop), size in zip(self.box, self.sample.shape[-len(self.box) :], strict=True)
-            )
-            if self.box
-            else True
-        )
+        box = self.box
+        sizes = self.sample.shape[len(self.sample.shape) - len(box) :]
+        return all(span == (0, size) for span, size in zip(box, sizes, strict=True))
 
     def cut(self) -> tuple[torch.Tensor, int]:
         """The values of `box`, channels first, and how many were averaged into one along each axis."""
@@ -100,7 +102,8 @@ class Patch:
         values = self.sample.values
         if self.sample.pool > 1:
             return values, self.sample.pool
-        for axis, (start, stop) in enumerate(self.box, start=values.ndim - len(self.box)):
+        box = self.box
+        for axis, (start, stop) in enumerate(box, start=values.ndim - len(box)):
             values = values.narrow(axis, start, stop - start)
         return values, 1
 

@@ -18,7 +18,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.receptive import ReceptiveFields
-from nansense_widgets.capture.values import TENSOR_BYTES, Budget
+from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unreadable
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.builder import GalleryBuilder
@@ -162,7 +162,7 @@ class PatchFold:
             self._forwards += 1
             self._forward = self._forwards
         tensor = next((tensor for _, tensor in leaves(value)), None)
-        if tensor is None or tensor.layout is not torch.strided or tensor.is_meta:
+        if tensor is None or tensor.layout is not torch.strided or unreadable(tensor):
             return
         original = weakref.ref(tensor)
         copies = self.waits or self._collector.copies_inputs or is_asynchronous(tensor)

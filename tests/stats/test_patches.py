@@ -366,7 +366,7 @@ def test_a_layer_that_runs_twice_has_a_sample_once_and_the_field_of_its_call() -
     for end in (found.pixel[0].largest, found.pixel[0].smallest, found.average[0].largest):
         assert len({patch.sample.key for patch in end}) == len(end) == 5
     for patch in (*found.pixel[0].largest, *found.pixel[0].smallest):
-        assert {stop - start for start, stop in patch.extent} == {2 * patch.call + 1}
+        assert {stop - start for start, stop in patch.receptive_field.extent} == {2 * patch.call + 1}
 
 
 def test_outside_of_the_models_forward_nothing_is_shown() -> None:
@@ -629,7 +629,7 @@ def test_an_untraced_model_shows_whole_samples_and_says_why() -> None:
     assert session.wait(TIMEOUT_S)
     patch = gallery(session, "0").pixel[0].largest[0]
     assert patch.box == ((0, 12), (0, 12))
-    assert patch.approximated == "the model's forward has not been traced yet"
+    assert patch.receptive_field.approximated == "the model's forward has not been traced yet"
     session.close()
 
 
@@ -639,7 +639,7 @@ def test_pictures_of_another_size_than_traced_are_shown_whole() -> None:
     patch = found.pixel[0].largest[0]
     assert patch.sample.batch_idx == 1
     assert patch.box == ((0, 20), (0, 20))
-    assert patch.approximated == "the traced batch had another size"
+    assert patch.receptive_field.approximated == "the traced batch had another size"
 
 
 def test_the_heat_is_the_channels_whole_response() -> None:

@@ -10,7 +10,7 @@ import type { Card } from "../lib/protocol";
 import type { By, ChannelPatches, ExtremesContent, ExtremesOptions, PatchCell } from "../lib/protocol_extremes";
 import { patchButton, signalLines } from "./cell";
 import { paintLegend } from "./paint";
-import { detailText, fieldText, originText, reading } from "./words";
+import { detailText, fieldText, originText, poolText, reading } from "./words";
 
 /** Channels on one page. */
 const PAGE = 8;
@@ -99,7 +99,7 @@ class ExtremesView implements CardView {
     for (const part of [this.bar, this.about, this.info, this.heads, this.rows]) part.hidden = !some;
     if (!content || !some) return;
     this.drawTools(content, alive);
-    const lines = [content.input && `of the input ${content.input}`, fieldText(content), content.about, content.nan ? `${formatCount(content.nan)} responses were NaN` : ""];
+    const lines = [content.input && `of the input ${content.input}`, fieldText(content), poolText(content), content.about, content.nan ? `${formatCount(content.nan)} responses were NaN` : ""];
     setText(this.about, [content.note, lines.filter(Boolean).join("; ")].filter(Boolean).join(" \u00b7 "));
     const none = content.patches.length === 0;
     this.info.hidden = this.heads.hidden = none;

@@ -39,9 +39,20 @@ function boxText({ box, position, tokens }: PatchCell): string {
   return `sees ${spans.join(", ")}`;
 }
 
+function cellsOf(content: ExtremesContent): PatchCell[] {
+  return content.patches.flatMap(({ largest, smallest }) => [...largest, ...smallest]);
+}
+
+/** How much smaller the inputs are shown than they are. */
+export function poolText(content: ExtremesContent): string {
+  const pools = [...new Set(cellsOf(content).map(({ picture, signal }) => picture?.pool ?? signal?.pool ?? 1))].sort((a, b) => a - b);
+  if (pools.every((pool) => pool === 1)) return "";
+  return `shown at ${pools.map((pool) => (pool === 1 ? "full size" : `1/${pool}`)).join(" or ")}`;
+}
+
 /** What is true of all patches of the page. */
 export function fieldText(content: ExtremesContent): string {
-  const cells = content.patches.flatMap(({ largest, smallest }) => [...largest, ...smallest]);
+  const cells = cellsOf(content);
   const pixels = cells.filter(({ position }) => position.length);
   const [first] = pixels;
   if (content.by === "average" || !first || content.kind === "tokens" || !first.size.length) return "";
