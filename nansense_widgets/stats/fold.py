@@ -76,6 +76,7 @@ class BatchFold:
         self._nodes: list[Any] = []
         self._scaling = LossScaling(lambda _: None)
         self._passes = BackwardPasses(threading.get_ident())
+        self._unheard = ""
 
     def install(self) -> None:
         """Begin to listen."""
@@ -100,7 +101,10 @@ class BatchFold:
         """Fold the first tensor of a value, and its gradient when it comes."""
         if self._patches is not None and layer in self._patches.listens_to:
             with unobserved():
-                self._patches.hear(layer, value)
+                try:
+                    self._patches.hear(layer, value)
+                except Exception as error:  # never an error in the user's forward
+                    self._unheard = f"no patches: an input was not read: {type(error).__name__}: {error}"
         if layer in self._folded:
             self._take(layer, value, again=False)
 
@@ -184,6 +188,9 @@ class BatchFold:
     def _take_patches(self, output: _Output, tensor: torch.Tensor) -> None:
         patches = self._patches
         if patches is None or output.layer not in patches.layers:
+            return
+        if self._unheard:
+            self._bucket(output).note(self._unheard)
             return
         value = Given(output.layer, output.path, tensor, patches.moment(output.layer))
         if not patches.defers(value, self._axes(output)):
