@@ -64,6 +64,16 @@ describe("axis", () => {
     expect(axisFor("log", 400, [count([1, 2])]).zero).toEqual([0, 0]);
     expect(axisFor("log", 400, [count([0])]).zero).toEqual([0, 400]);
   });
+
+  it("gives values of one size a bar, not the whole width", () => {
+    for (const scale of ["log", "linear"] as const) {
+      const axis = axisFor(scale, 300, [count([1, 1, 1.1])]);
+      const wide = axis.x(1.25) - axis.x(1);
+      expect(wide).toBeGreaterThan(10);
+      expect(wide).toBeLessThan(150);
+      expect(axis.ticks.map(({ text }) => text)).toContain("1");
+    }
+  });
 });
 
 describe("heights", () => {

@@ -22,6 +22,9 @@ MAIN, OTHER, FAINT = "#2b7de0", "#808080", "#a0a0a0"
 
 HEIGHT = "176px"
 
+LABEL_SHARE = 0.09
+"""Of the range of values: how far apart labels must be to be read."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -135,7 +138,7 @@ class CurvePicture:
             x=epochs + 1.0,
             y=table,
             colors=[one.color for one in lines],
-            labels=[one.label if named else "" for one in lines],
+            labels=end_labels(lines) if named else [""] * len(lines),
         )
         for mark, running in ((done, False), (partial, True)):
             points = [
@@ -162,9 +165,28 @@ class CurvePicture:
         room = 0.08 * (high - low)
         ticks = nice_ticks(low - room, high + room, whole=whole)
         size = max(abs(low), abs(high))
+        step = ticks[1] - ticks[0] if len(ticks) > 1 else size
+        # As many digits as tell neighbours apart.
+        digits = int(np.clip(np.ceil(np.log10(max(size / step, 1.0))) + 1, 2, 6))
         small = not whole and not 1e-3 <= size < 1e5
         _set(self._y, min=low - room, max=high + room)
-        _set(self._height, tick_values=ticks, tick_format=".2~e" if small else ".4~g")
+        _set(self._height, tick_values=ticks, tick_format=f".{digits - 1}~e" if small else f".{digits}~g")
+
+
+def end_labels(lines: list[Line]) -> list[str]:
+    """The labels of lines; of those that end too close to each other one says all, the others nothing."""
+    labels = [""] * len(lines)
+    values = np.concatenate([line.values for line in lines]) if lines else np.zeros(0)
+    finite = values[np.isfinite(values)]
+    near = LABEL_SHARE * float(np.ptp(finite)) if len(finite) else 0.0
+    ends = [float(line.values[-1]) if len(line.values) else np.nan for line in lines]
+    first = None
+    for at in sorted(range(len(lines)), key=lambda at: (np.isnan(ends[at]), -ends[at], at)):
+        if first is not None and ends[first] - ends[at] <= near:
+            labels[first] += f", {lines[at].label}"
+        else:
+            labels[at], first = lines[at].label, at
+    return labels
 
 
 def nice_ticks(low: float, high: float, *, whole: bool = False) -> npt.NDArray[np.float64]:

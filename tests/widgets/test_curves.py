@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from nansense_widgets.stats.curves import STATISTICS, layer_series
-from nansense_widgets.widgets.figures import nice_ticks
+from nansense_widgets.widgets.figures import Line, end_labels, nice_ticks
 from nansense_widgets.widgets.views.curves import figure_specs, newest_text
 from tests.driver import Driver, start_small
 from tests.widgets.test_messages import Browser
@@ -180,6 +180,16 @@ def test_newest_numbers_are_said_in_words(collecting: Any) -> None:
         f" val, epoch 1: mean {val.mean:.3g}, max {val.max:.3g}."
     )
     assert newest_text(specs["weights 1.bias"]).startswith("epoch 2: mean ")
+
+
+def test_labels_of_lines_that_end_together_are_one() -> None:
+    def line(label: str, *values: float) -> Line:
+        numbers = np.array(values)
+        return Line("train", label, "#000", np.arange(len(numbers)), numbers, np.zeros(len(numbers), bool))
+
+    lines = [line("mean", 0, 5), line("min", 0, 0), line("median", 0, 5.1), line("none"), line("max", 0, 10)]
+    assert end_labels(lines) == ["", "min", "median, mean", "none", "max"]
+    assert end_labels([]) == []
 
 
 def test_ticks_are_round_numbers_inside() -> None:

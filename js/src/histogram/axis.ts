@@ -23,6 +23,8 @@ export interface Axis {
 
 const GAP = 30;
 const TICK = 46;
+/** What a log axis spans at least. */
+const LEAST_OCTAVES = 3;
 
 /** The axis for one or more histograms over each other. */
 export function axisFor(scale: Scale, width: number, all: Counts[]): Axis {
@@ -33,7 +35,9 @@ export function axisFor(scale: Scale, width: number, all: Counts[]): Axis {
 }
 
 function linearAxis(width: number, low: number, high: number): Axis {
-  const [from, to] = !Number.isFinite(low) || low === high ? [(low || 0) - 1, (low || 0) + 1] : [low, high];
+  // As above: one bin is a quarter of its value wide at most.
+  const spare = Number.isFinite(low) ? Math.max(0, Math.max(Math.abs(low), Math.abs(high)) / 2 - (high - low)) : 0;
+  const [from, to] = !Number.isFinite(low) || low === high ? [(low || 0) - 1, (low || 0) + 1] : [low - spare, high + spare];
   const x = (value: number): number => ((value - from) / (to - from)) * width;
   const at = (px: number): { sign: Sign; magnitude: number } => {
     const value = from + (px / width) * (to - from);
@@ -47,15 +51,18 @@ function linearAxis(width: number, low: number, high: number): Axis {
 
 function logAxis(width: number, low: number, high: number, all: Counts[]): Axis {
   const firsts = all.filter(({ count }) => count > 0);
-  const least = Math.log2(edge(Math.min(...firsts.map(({ first }) => first), 1019)));
-  const most = Math.log2(edge(Math.max(...firsts.map(({ first, count }) => first + count), 1)));
+  const lowest = Math.log2(edge(Math.min(...firsts.map(({ first }) => first), 1019)));
+  const highest = Math.log2(edge(Math.max(...firsts.map(({ first, count }) => first + count), 1)));
+  // Values of one size are a bar, not the whole picture.
+  const spare = Math.max(0, (LEAST_OCTAVES - (highest - lowest)) / 2);
+  const [least, most] = [lowest - spare, highest + spare];
   const negative = low < 0;
   const positive = high > 0;
   const zeros = all.some(({ zero }) => zero > 0);
   const gap = !negative && !positive ? width : zeros || (negative && positive) ? Math.min(GAP, width / 4) : 0;
   const side = (width - gap) / (Number(negative) + Number(positive) || 1);
   const left = negative ? side : 0;
-  const span = Math.max(most - least, 0.25);
+  const span = most - least;
   const share = (magnitude: number): number => Math.max(0, Math.min(1, (Math.log2(magnitude) - least) / span));
   const x = (value: number): number => {
     if (value === 0) return left + gap / 2;

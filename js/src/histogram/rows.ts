@@ -127,7 +127,7 @@ export class RowsPanel {
   private drawRows(scale: Scale, width: number): void {
     const rows = this.rows as ChannelRows;
     const { rows: channels } = this.chosen;
-    const wide = Math.max(40, width - 20 - 62 - 12);
+    const wide = Math.max(40, width - 20 - 78 - 12);
     const counts = channels.map((channel) => this.row(channel));
     // One axis and one scale for all channels, whichever are shown.
     const everywhere = Array.from({ length: rows.rows }, (_, channel) => this.row(channel));
@@ -184,7 +184,7 @@ export class RowsPanel {
     const dead = new Set(rows.dead);
     const path = channels.map((channel, line) => (dead.has(channel) ? `M0 ${(line + 0.5) * TALL}H${wide}` : "")).join("");
     this.lines.replaceChildren(svg("path", { class: "rdead", d: path }), svg("path", { class: "hcur" }));
-    const marks = channels.map((channel) => [dead.has(channel) ? "dead" : "", rows.nonfinite[channel] ? `${formatCount(rows.nonfinite[channel] ?? 0)} not finite` : ""].filter(Boolean).join(" "));
+    const marks = channels.map((channel) => [dead.has(channel) ? "dead" : "", rows.nonfinite[channel] ? `${formatCount(rows.nonfinite[channel] ?? 0)} NaN/Inf` : ""].filter(Boolean).join(" "));
     const key = JSON.stringify([channels, marks]);
     if (this.marks.dataset.key === key) return;
     this.marks.dataset.key = key;
@@ -193,7 +193,7 @@ export class RowsPanel {
       ...channels.map((channel, line) => {
         const mark = marks[line] ?? "";
         const element = h("span", { title: mark && `${channel}: ${mark}` }, mark && h("span", { class: "vh" }, `${channel} `), mark);
-        if (mark.includes("not finite")) element.prepend(icon("warn", 11));
+        if (mark.includes("NaN")) element.prepend(icon("warn", 11));
         return element;
       }),
     );
