@@ -113,6 +113,7 @@ class StatsCollector:
             self._whole.clear()
             self._parameters.clear()
             self._whole_parameters.clear()
+        self.patches.kept.forget()
 
     def restrict_patches(self, layers: frozenset[str] | None) -> None:
         """Collect patches of these layers only; None: of all."""
@@ -144,6 +145,7 @@ class StatsCollector:
             for whole in (self._whole, self._whole_parameters):
                 for name, keys in whole.items():
                     whole[name] = [key for key in keys if key[2] < epoch]
+        self.patches.kept.forget()
 
     def snapshot(self, layers: Collection[str] | None = None) -> WatchSnapshot:
         """All statistics as they are now, or those of some layers."""

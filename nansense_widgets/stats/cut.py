@@ -27,8 +27,6 @@ class Source:
 
     name: str
     tensor: torch.Tensor
-    original: torch.Tensor | None
-    """The loop's own tensor, where `tensor` is a copy of it."""
     axes: Axes | None
     kind: InputKind
     samples: int

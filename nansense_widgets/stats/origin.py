@@ -27,7 +27,8 @@ class Origin:
     """
 
     def __init__(self, item: LoaderItem | None) -> None:
-        self._tensors: list[weakref.ref[torch.Tensor]] = []
+        self._tensors: list[_Loaded] = []
+        self._labelled: _Loaded | None = None
         self._held: list[torch.Tensor] = []
         self._labels: torch.Tensor | None = None
         self._name = ""
@@ -37,34 +38,24 @@ class Origin:
         found = list(leaves(item.value))
         keep = torch.cuda.is_available() and torch.cuda.is_initialized()
         self._held = [tensor for _, tensor in found if keep and not tensor.is_cuda]
-        self._tensors = [weakref.ref(tensor) for _, tensor in found]
+        self._tensors = [_Loaded(tensor) for _, tensor in found]
         self._find_labels(item.value, found)
         self._first = _first_index(item)
 
-    def label(self, index: int, samples: int) -> tuple[int | None, str]:
-        """The label at a sample's place in a batch of so many, and its name."""
-        if self._labels is None or len(self._labels) != samples:
+    def label(self, tensor: torch.Tensor, axis: int, index: int) -> tuple[int | None, str]:
+        """The label of a sample, and its name; None unless it is certain, as `dataset_index`."""
+        if self._labels is None or self._labelled is None or not self._labelled.has(tensor, axis, index):
             return None, ""
         return int(self._labels[index]), self._name
 
     def dataset_index(self, tensor: torch.Tensor, axis: int, index: int) -> int | None:
         """Where a sample lies in the dataset; None unless it is certain.
 
-        The input has to be the loader's tensor itself, or a copy that has the same values in this sample.
+        The input has to be the loader's tensor as it came, or have the same values in this sample.
         """
-        if self._first is None:
+        if self._first is None or not any(own.has(tensor, axis, index) for own in self._tensors):
             return None
-        for reference in self._tensors:
-            own = reference()
-            if own is None:
-                continue
-            if own is tensor or (
-                own.shape == tensor.shape
-                and own.layout is torch.strided
-                and torch.equal(own.select(axis, index), tensor.select(axis, index).to(own.device, own.dtype))
-            ):
-                return self._first + index
-        return None
+        return self._first + index
 
     def _find_labels(self, value: Any, found: list[tuple[str, torch.Tensor]]) -> None:
         """Of two tensors the one that has one whole number a sample, and whose partner has more."""
@@ -73,9 +64,35 @@ class Origin:
         for (path, tensor), (_, other) in (found, found[::-1]):
             if _is_label(tensor) and other.ndim > 0 and len(other) == len(tensor) and not _is_label(other):
                 self._labels = tensor.detach().reshape(-1).clone()
+                self._labelled = _Loaded(other)
                 key = path.strip(".[]'\"")
                 self._name = "target" if not key or key.isdigit() else key
                 return
+
+
+class _Loaded:
+    """A tensor of the item, as long as it lives and nothing changes it in place."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._tensor = weakref.ref(tensor)
+        self._version = None if tensor.is_inference() else tensor._version
+
+    def has(self, tensor: torch.Tensor, axis: int, index: int) -> bool:
+        """Whether a sample of an input is the one at the same place of this tensor.
+
+        A loop may permute, flip or mix the samples, or give the model other ones.
+        """
+        own = self._tensor()
+        if own is None or axis != 0 or own.layout is not torch.strided or own.ndim == 0:
+            return False
+        if self._version is not None and own._version != self._version:
+            return False
+        if own is tensor:
+            return True
+        if len(own) != len(tensor) or own.numel() != tensor.numel():
+            return False
+        theirs = tensor.select(0, index).reshape(-1).to(own.device, own.dtype)
+        return torch.equal(own.select(0, index).reshape(-1), theirs)
 
 
 def _is_label(tensor: torch.Tensor) -> bool:

@@ -291,7 +291,7 @@ class PatchFold:
             return f"no patches: the input {name} of shape {tuple(tensor.shape)} cannot be shown"
         axes = self._axes(name, tensor)
         batch = 0 if axes is None else axes.batch
-        return Source(name, tensor, kept.original(), axes, kind, 1 if batch is None else tensor.shape[batch])
+        return Source(name, tensor, axes, kind, 1 if batch is None else tensor.shape[batch])
 
     def _chosen(self, reached: Sequence[str], forward: int) -> str | None:
         """Of several inputs the one that can be looked at, or that the user has named."""
@@ -322,12 +322,11 @@ class PatchFold:
         if not self._collector.ledger.has_room_for(min(values.numel() * values.element_size(), 2**20)):
             return None
         batch = 0 if source.axes is None or source.axes.batch is None else source.axes.batch
-        own = source.original
         return self._collector.kept.keep(
             key,
             values,
-            dataset_index=None if own is None else self._origin.dataset_index(own, batch, index),
-            label=self._origin.label(index, source.samples),
+            dataset_index=self._origin.dataset_index(source.tensor, batch, index),
+            label=self._origin.label(source.tensor, batch, index),
         )
 
 

@@ -67,6 +67,10 @@ class Samples:
         self._ledger = ledger
         self._known: weakref.WeakValueDictionary[SampleKey, Sample] = weakref.WeakValueDictionary()
 
+    def forget(self) -> None:
+        """The same batches will come again, and may hold other samples."""
+        self._known = weakref.WeakValueDictionary()
+
     def find(self, key: SampleKey) -> Sample | None:
         """A sample that is kept already."""
         return self._known.get(key)

@@ -204,6 +204,7 @@ def test_every_layout(lab: Lab) -> None:
     assert float(number.inner_text()) == pytest.approx(held(view, "total", "..."), rel=1e-3)
     assert float(view.tensor("total", "gradients").locator(".scalar").inner_text()) == 1.0
     # What is no number is counted and marked, not drawn as one.
+    view.card("broken").scroll_into_view_if_needed()  # cards off screen are not drawn
     expect(view.tensor("broken").locator(".bad")).to_have_text("1 NaN, 1 +Inf, 1 -Inf")
     text = view.point("broken", 0, 0, 0, scale=7, kind="activations")
     assert text == "ch 0 (0, 0) = nan"

@@ -652,3 +652,56 @@ def test_the_heat_is_the_channels_whole_response() -> None:
             response = model(batches[0])[patch.sample.index, channel].detach()
             assert torch.allclose(patch.heat.float(), response, atol=1e-3)
             assert float(patch.heat.max()) == pytest.approx(patch.value, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "known"),
+    [
+        (lambda x: x, True),
+        (lambda x: x.clone(), True),
+        (lambda x: x.double().float(), True),
+        (lambda x: x.flatten(1).view_as(x), True),
+        (lambda x: x.flip(0), False),
+        (lambda x: x[torch.tensor([3, 1, 0, 2, 7, 5, 4, 6])], False),
+        (lambda x: 0.5 * x + 0.5 * x.flip(0), False),
+        (lambda x: torch.randn_like(x), False),
+        (lambda x: x.copy_(x.flip(0).clone()), False),
+    ],
+    ids=["as it is", "copy", "dtypes", "view", "flipped", "permuted", "mixed", "other", "permuted in place"],
+)
+def test_labels_and_dataset_indices_are_those_of_the_loaders_own_samples(
+    change: Callable[[torch.Tensor], torch.Tensor], known: bool
+) -> None:
+    loader = DataLoader(TensorDataset(pictures(8), torch.arange(8)), batch_size=8)
+    model = nn.Sequential(nn.Conv2d(1, 2, 3))
+    found = gallery(run(model, loader, ["0"], forward=lambda item: model(change(item[0]))), "0")
+    # A picture that stays where it was is the loader's all the same.
+    pairs = {(patch.sample.index, patch.sample.label, patch.sample.dataset_index) for patch in found}
+    assert len(pairs) > 2
+    allowed = {(i, i, i) for i in range(8)} | (set() if known else {(i, None, None) for i in range(8)})
+    assert pairs <= allowed
+    if not known:
+        assert None in {label for _, label, _ in pairs}
+
+
+def test_another_run_keeps_no_sample_of_the_last_one() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3))
+    session = nansense_widgets.start(model)
+    session.watch("0")
+    data = [pictures(4)]
+
+    def loop() -> None:
+        for x in session.batches(data, phase="train"):
+            model(x)
+
+    held = []
+    for offset in (0.0, 100.0):
+        data[0] = pictures(4) + offset
+        session.request_snapshot()
+        session.detach()
+        session.launch(loop)
+        assert session.wait(TIMEOUT_S)
+        held.append(gallery(session, "0"))
+    session.close()
+    for patch in held[1]:
+        assert float(patch.sample.values.float().min()) > 50
