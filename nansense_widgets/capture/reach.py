@@ -345,13 +345,18 @@ class Drop:
 
 @dataclass(frozen=True)
 class Everything:
-    """Sees all of its input."""
+    """Sees all of its input, but for one axis if samples lie along it and do not meet."""
 
     note: str = ""
+    keeps: int | None = None
 
-    def back(self, box: Box, out: Shape, into: Shape) -> Box | None:  # noqa: ARG002
+    def back(self, box: Box, out: Shape, into: Shape) -> Box | None:
         """All of it."""
-        return full(into)
+        found = list(full(into))
+        axis = self.keeps
+        if axis is not None and axis < min(len(out), len(into)) and out[axis] == into[axis]:
+            found[axis] = box[axis]
+        return tuple(found)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,9 @@ def _padded(m: Any) -> Reach:
 
 
 def _recurrent(m: Any) -> Reach:
-    return Everything() if m.bidirectional else Causal(-2 if m.batch_first else 0)
+    if m.bidirectional:
+        return Everything(keeps=0 if m.batch_first else 1)
+    return Causal(-2 if m.batch_first else 0)
 
 
 _LAYER_NORMS = (nn.LayerNorm, *((nn.RMSNorm,) if hasattr(nn, "RMSNorm") else ()))
@@ -116,7 +118,8 @@ _MODULES: list[tuple[Any, Callable[[Any], Reach]]] = [
     ((nn.modules.padding._ReplicationPadNd, nn.modules.padding._ReflectionPadNd), _padded),
     (nn.modules.padding._CircularPadNd, _padded),
     (nn.RNNBase, _recurrent),
-    ((nn.MultiheadAttention, nn.EmbeddingBag), lambda _: Everything()),
+    (nn.MultiheadAttention, lambda m: Everything(keeps=0 if m.batch_first else 1)),
+    (nn.EmbeddingBag, lambda _: Everything(keeps=0)),
 ]
 
 _POINTWISE_MODULES = frozenset(
@@ -190,7 +193,9 @@ def _transpose(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]
 def _getitem(_: re.Match[str], args: Sequence[Any], __: dict[str, Any]) -> Reach | None:
     tensor, index = args[0], args[1] if isinstance(args[1], tuple) else (args[1],)
     if not all(item is None or item is ... or isinstance(item, (int, slice)) for item in index):
-        return None
+        # With tensors of numbers or of truth values: which go where depends on what is in them.
+        first = index[0] if index else None
+        return Everything("indexing taken to see all", keeps=0 if first in (slice(None), ...) else None)
     missing = tensor.ndim - sum(item is not None and item is not ... for item in index)
     expanded: list[Any] = []
     for item in index:
@@ -229,7 +234,39 @@ def _stack(_: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Rea
 def _product(found: re.Match[str], args: Sequence[Any], _: dict[str, Any]) -> Reach:
     if len(args) > 1 and isinstance(args[1], nn.Parameter) and args[1].ndim <= 2:
         return Along((-1,))
-    return Everything(f"{found[0]} taken to see all")
+    return Everything(f"{found[0]} taken to see all", keeps=0)
+
+
+def _pick(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    """`gather(x, dim, index)` and its like: values come from anywhere along one axis."""
+    dim = kwargs["dim"] if "dim" in kwargs else args[1]
+    return Along(_ints(dim), f"{found[0]} taken to see all along its axis")
+
+
+def _sorted(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    at = 2 if found[0] == "topk" else 1
+    dim = kwargs["dim"] if "dim" in kwargs else args[at] if len(args) > at else -1
+    return Along(_ints(dim), f"{found[0]} taken to see all along its axis")
+
+
+def _rolled(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    dims = kwargs["dims"] if "dims" in kwargs else args[2] if len(args) > 2 else None
+    note = f"{found[0]} taken to see all along its axes"
+    return Everything(note) if dims in (None, ()) else Along(_ints(dims), note)
+
+
+def _flipped(_: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    dims = kwargs["dims"] if "dims" in kwargs else args[1] if len(args) == 2 else args[1:]
+    return Along(_ints(dims))
+
+
+def _parts(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    """`chunk`, `split`, `unbind`: which part the output is of, nothing tells."""
+    at = 1 if found[0] == "unbind" else 2
+    dim = kwargs["dim"] if "dim" in kwargs else args[at] if len(args) > at else 0
+    axis = int(dim) % args[0].ndim
+    note = f"{found[0]} taken to see all along its axis"
+    return Everything(note, keeps=0 if axis else None) if found[0] == "unbind" else Along((axis,), note)
 
 
 def _norm_op(_: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
@@ -252,7 +289,16 @@ _OPS: list[tuple[str, Callable[[re.Match[str], Any, Any], Reach | None]]] = [
     (r"permute", _permute),
     (r"(?:swapaxes|swapdims|transpose)_?|T|mT|t_?", _transpose),
     (r"getitem", _getitem),
-    (r"log_softmax|softmax|softmin|glu|cumsum|flip|normalize", _along),
+    (r"log_softmax|softmax|softmin|glu|cumsum|normalize", _along),
+    (r"flip", _flipped),
+    (r"index_select|gather|take_along_dim|index_copy_?|index_add_?|index_fill_?|scatter\w*", _pick),
+    (r"sort|argsort|topk|cummax|cummin|kthvalue|mode", _sorted),
+    (r"roll", _rolled),
+    (r"chunk|split|split_with_sizes|tensor_split|unbind", _parts),
+    (
+        r"take|masked_\w+_?|index_put_?|put_?|fliplr|flipud|rot90|repeat\w*|tile|unfold|as_strided|[hvd](?:split|stack)",
+        lambda found, *_: Everything(f"{found[0]} taken to see all"),
+    ),
     (r"cat|concat|concatenate", _joined),
     (r"stack", _stack),
     (r"linear|bilinear", lambda *_: Along((-1,))),
@@ -260,11 +306,9 @@ _OPS: list[tuple[str, Callable[[re.Match[str], Any, Any], Reach | None]]] = [
     (r"embedding", lambda *_: Drop(-1)),
     (r"layer_norm|rms_norm", _norm_op),
     (r"group_norm|instance_norm", lambda *_: NORMALISED),
-    (r"scaled_dot_product_attention|multi_head_attention_forward", lambda *_: Everything()),
-    (
-        r"roll|sort|argsort|fft_.*|stft|istft",
-        lambda found, *_: Everything(f"{found[0]} taken to see all"),
-    ),
+    (r"scaled_dot_product_attention", lambda *_: Everything(keeps=0)),
+    (r"multi_head_attention_forward", lambda *_: Everything(keeps=1)),
+    (r"fft_.*|stft|istft", lambda found, *_: Everything(f"{found[0]} taken to see all", keeps=0)),
 ]
 
 _POINTWISE = frozenset(

@@ -80,6 +80,7 @@ class ReceptiveFields:
         self._start = self._found(Call(layer, call))
         self._order = [] if self._start is None else self._backwards(self._start)
         self._known: dict[tuple[int, ...], tuple[ReceptiveField, ...]] = {}
+        self._kept: dict[str, bool] = {}
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -99,6 +100,43 @@ class ReceptiveFields:
             return ()
         shape = self._architecture.steps[self._start].shape
         return tuple(shape[axis] for axis in spatial_axes(self._architecture, self._start.layer, shape))
+
+    def keeps_samples(self, name: str) -> bool:
+        """Whether a sample of the layer's output is computed from the same sample of an input, and no other.
+
+        What is not known to move samples (torch's functions that index, sort, flip, join, turn or reshape
+        the axis of the batch) is taken to leave them in their places.
+        """
+        if name not in self._kept:
+            self._kept[name] = self._keeps_samples(name)
+        return self._kept[name]
+
+    def _keeps_samples(self, name: str) -> bool:
+        if self._start is None or self._circular:
+            return False
+        steps = self._architecture.steps
+        shape = steps[self._start].shape
+        into = next((steps[call].shape for call in self._order if call.layer == name), None)
+        batch, theirs = self._batch_axis(self._start.layer, shape), None
+        if into is not None:
+            theirs = self._batch_axis(name, into)
+        if into is None or batch is None or theirs is None or len(shape) <= batch or len(into) <= theirs:
+            return False
+        size = shape[batch]
+        # Some that no order but their own leaves in place.
+        for sample in {1 % size, size // 2, max(size - 2, 0), size - 1}:
+            start = list(full(shape))
+            start[batch] = Places.run(sample, sample)
+            found = self._walk(tuple(start), {}, inside=True).get(name)
+            if found is None or found[theirs] != start[batch]:
+                return False
+        return True
+
+    def _batch_axis(self, layer: str, shape: Shape) -> int | None:
+        node = self._architecture.nodes[layer]
+        path = node.output_paths[0] if node.output_paths else ""
+        known = self._architecture.axes(layer, path, len(shape))
+        return 0 if known is None else known.batch
 
     def at(self, position: tuple[int, ...]) -> tuple[ReceptiveField, ...]:
         """One for each input that the value at a position depends on.

@@ -218,7 +218,16 @@ class PatchFold:
         if isinstance(source, str):
             builder.note = source
             return
+        if fields.shape is None:
+            why = "it tells how layers depend on the input (session.request_snapshot)"
+            builder.note = f"patches of batches before the first captured one are missing: {why}"
+            return
         batch = 1 if axes.batch is None else tensor.shape[axes.batch]
+        if source.samples > 1 and batch == source.samples and not fields.keeps_samples(source.name):
+            builder.note = (
+                f"no patches: samples of {source.name} may not be in their places here, or be mixed"
+            )
+            return
         if batch != source.samples:
             here = f"the layer gives {batch} samples, its input {source.name} has {source.samples}"
             builder.note = f"no patches: {here}"

@@ -283,7 +283,7 @@ def test_a_batch_by_hand_may_give_its_item() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3))
     session = nansense_widgets.start(model)
     session.watch("0")
-    session.set_stats_scope("watched")
+    session.request_snapshot()
     session.detach()
 
     def loop() -> None:
@@ -614,7 +614,7 @@ def test_layers_that_are_left_out_later_keep_what_they_have_and_say_so() -> None
     session.close()
 
 
-def test_an_untraced_model_shows_whole_samples_and_says_why() -> None:
+def test_an_untraced_model_has_no_patches_and_says_why() -> None:
     model = nn.Sequential(nn.Conv2d(1, 2, 3))
     session = nansense_widgets.start(model)
     session.watch("0")
@@ -627,10 +627,79 @@ def test_an_untraced_model_shows_whole_samples_and_says_why() -> None:
 
     session.launch(loop)
     assert session.wait(TIMEOUT_S)
-    patch = gallery(session, "0").pixel[0].largest[0]
-    assert patch.box == ((0, 12), (0, 12))
-    assert patch.receptive_field.approximated == "the model's forward has not been traced yet"
+    found = gallery(session, "0")
+    assert not list(found)
+    assert found.note.startswith("patches of batches before the first captured one are missing")
     session.close()
+
+
+class Between(nn.Module):
+    """Two layers, and something between them."""
+
+    def __init__(self, between: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(6, 6), nn.Linear(6, 6)
+        self.between = between
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.after(self.between(self.before(x)))
+
+
+BACK = torch.arange(5, -1, -1)
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda h: h.flip(0),
+        lambda h: torch.flip(h, (1, 0)),
+        lambda h: h.roll(1, 0),
+        lambda h: h[BACK],
+        lambda h: h[[5, 4, 3, 2, 1, 0]],
+        lambda h: h.index_select(0, BACK),
+        lambda h: h.sort(0).values,
+        lambda h: torch.cat(h.chunk(2)[::-1]),
+        lambda h: torch.stack(h.unbind(0)[::-1]),
+        lambda h: torch.cat([h[3:], h[:3]]),
+        lambda h: h.gather(0, BACK[:, None].expand_as(h)),
+        lambda h: h.reshape(-1).flip(0).view_as(h),
+        lambda h: h.clone().index_copy(0, BACK, h),
+        lambda h: h.t(),
+        lambda h: h.reshape(3, 2, 6).transpose(0, 1).reshape(6, 6),
+        lambda h: h - h.mean(0),
+    ],
+)
+def test_where_samples_may_not_be_in_their_places_there_are_no_patches(
+    between: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    torch.manual_seed(0)
+    session = run(Between(between), [torch.randn(6, 6) for _ in range(3)], ["before", "after"])
+    assert list(gallery(session, "before"))
+    found = gallery(session, "after")
+    assert not list(found)
+    assert "may not be in their places" in found.note
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        lambda h: h.flip(1),
+        lambda h: h[:, BACK],
+        lambda h: h.softmax(-1),
+        lambda h: torch.cat(h.chunk(2, 1)[::-1], 1),
+        lambda h: h.sort(-1).values,
+        lambda h: h.view(6, 2, 3).transpose(1, 2).reshape(6, 6),
+        lambda h: h.unsqueeze(1).expand(6, 2, 6).mean(1),
+        lambda h: h - h.mean(1, keepdim=True),
+    ],
+)
+def test_what_happens_within_a_sample_leaves_it_in_its_place(
+    between: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    torch.manual_seed(0)
+    session = run(Between(between), [torch.randn(6, 6) for _ in range(3)], ["before", "after"])
+    assert list(gallery(session, "after"))
+    assert gallery(session, "after").note == ""
 
 
 def test_pictures_of_another_size_than_traced_are_shown_whole() -> None:
@@ -664,7 +733,7 @@ def test_the_heat_is_the_channels_whole_response() -> None:
         (lambda x: x.flip(0), False),
         (lambda x: x[torch.tensor([3, 1, 0, 2, 7, 5, 4, 6])], False),
         (lambda x: 0.5 * x + 0.5 * x.flip(0), False),
-        (lambda x: torch.randn_like(x), False),
+        (torch.randn_like, False),
         (lambda x: x.copy_(x.flip(0).clone()), False),
     ],
     ids=["as it is", "copy", "dtypes", "view", "flipped", "permuted", "mixed", "other", "permuted in place"],
