@@ -16,9 +16,6 @@ from nansense_widgets.stats.summary import Summary
 
 __all__ = ["Bucket", "Shared"]
 
-SMALL = 2000
-"""Bytes of the Python objects of one bucket, about."""
-
 
 class Bucket:
     """Activations and gradients of one layer in one phase of one epoch."""
@@ -30,7 +27,6 @@ class Bucket:
         self._batches = 0
         self._last_batch = -1
         self._note = ""
-        self._collapsed: LayerStatsSnapshot | None = None
         self.patches: GalleryBuilder | None = None
 
     def add(self, shared: Shared, batch: int, *, gradient: bool) -> None:
@@ -47,10 +43,8 @@ class Bucket:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
-        if self._collapsed is not None:
-            return SMALL
-        return SMALL + self._activations.nbytes + self._gradients.nbytes
+        """Memory that it takes, without its patches."""
+        return self._activations.nbytes + self._gradients.nbytes
 
     def patch_bytes(self, counted: set[int]) -> int:
         """Memory of its patches, without tensors whose `id` has been counted, to which its own are added."""
@@ -60,36 +54,23 @@ class Bucket:
         counted.update(tensors)
         return sum(tensor.numel() * tensor.element_size() for tensor in fresh)
 
-    @property
-    def is_collapsed(self) -> bool:
-        """Its histograms are gone: values that come now begin anew."""
-        return self._collapsed is not None
-
-    def collapse(self) -> None:
-        """Keep scalars and quantiles, and let the histograms go."""
+    def snapshot(self, name: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        """What is known now."""
         with self._lock:
-            if self._collapsed is None:
-                self._collapsed = self._whole("", "", 0).collapsed()
-                self._activations, self._gradients = TensorStats(None), TensorStats(None)
-                self.patches = None
+            return LayerStatsSnapshot(
+                name,
+                phase,
+                epoch,
+                self._activations.snapshot(),
+                self._gradients.snapshot(),
+                batches=self._batches,
+                note=self._note,
+                gallery=None if self.patches is None else self.patches.snapshot(),
+            )
 
-    def snapshot(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
-        with self._lock:
-            if self._collapsed is not None:
-                return self._collapsed.of(layer, phase, epoch)
-            return self._whole(layer, phase, epoch)
-
-    def _whole(self, layer: str, phase: str, epoch: int) -> LayerStatsSnapshot:
-        return LayerStatsSnapshot(
-            layer,
-            phase,
-            epoch,
-            self._activations.snapshot(),
-            self._gradients.snapshot(),
-            batches=self._batches,
-            note=self._note,
-            gallery=None if self.patches is None else self.patches.snapshot(),
-        )
+    def collapsed(self, name: str, phase: str, epoch: int) -> LayerStatsSnapshot:
+        """Scalars and quantiles, without histograms and patches."""
+        return self.snapshot(name, phase, epoch).collapsed()
 
 
 class Shared:

@@ -27,7 +27,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 """Kept of an epoch whose histogram has gone."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class TensorStatsSnapshot:
     """All values of one layer, phase, epoch and kind (activations or gradients) seen so far.
 
@@ -139,7 +139,7 @@ class TensorStatsSnapshot:
         return max(low, self.min), min(high, self.max)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LayerStatsSnapshot:
     """Statistics of one layer in one phase of one epoch: of its first output, all its calls.
 
@@ -179,7 +179,11 @@ class LayerStatsSnapshot:
         return replace(self, layer=layer, phase=phase, epoch=epoch)
 
 
-@dataclass(frozen=True)
+_NO_BATCHES: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+_NO_VALUES: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+
+
+@dataclass(frozen=True, slots=True)
 class StepSeries:
     """One number for each optimizer step of a parameter in one phase of one epoch.
 
@@ -199,11 +203,15 @@ class StepSeries:
     min: float = math.nan
     max: float = math.nan
     nonfinite: int = 0
-    batches: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64), repr=False)
-    values: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(0, np.float64), repr=False)
+    batches: npt.NDArray[np.int64] = field(default_factory=lambda: _NO_BATCHES, repr=False)
+    values: npt.NDArray[np.float64] = field(default_factory=lambda: _NO_VALUES, repr=False)
+
+    def collapsed(self) -> StepSeries:
+        """The same without single steps."""
+        return replace(self, batches=_NO_BATCHES, values=_NO_VALUES)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ParameterStatsSnapshot:
     """Statistics of one parameter in one phase of one epoch.
 
@@ -230,8 +238,17 @@ class ParameterStatsSnapshot:
     update_ratio: StepSeries
     note: str = ""
 
+    def collapsed(self) -> ParameterStatsSnapshot:
+        """The same without single steps and histogram."""
+        return replace(
+            self,
+            weight=self.weight.collapsed(),
+            gradient_norm=self.gradient_norm.collapsed(),
+            update_ratio=self.update_ratio.collapsed(),
+        )
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class WatchSnapshot:
     """All statistics at one moment.
 

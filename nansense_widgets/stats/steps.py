@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
 from nansense_widgets.capture.values import unobserved, unreadable
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import TensorStats
+from nansense_widgets.stats.epochs import Epochs
 from nansense_widgets.stats.snapshot import ParameterStatsSnapshot, StepSeries, TensorStatsSnapshot
 from nansense_widgets.stats.summary import as_numbers
 
@@ -82,11 +83,6 @@ class _Series:
             values=np.array([value for _, value in self._recent], np.float64),
         )
 
-    def shorten(self) -> None:
-        """Keep the sums only."""
-        self._fetch()
-        self._recent.clear()
-
     @property
     def nbytes(self) -> int:
         return 100 * len(self._recent)  # a tuple of two numbers
@@ -101,10 +97,6 @@ class ParameterBucket:
         self._weight = TensorStatsSnapshot()
         self._sampled: BatchPosition | None = None
         self._note = ""
-
-    @property
-    def is_sampled(self) -> bool:
-        return self._sampled is not None
 
     def sample(self, parameter: torch.Tensor, position: BatchPosition) -> None:
         """Take the weights as they are now."""
@@ -125,14 +117,6 @@ class ParameterBucket:
     def note(self, why: str) -> None:
         self._note = why
 
-    def shorten(self) -> None:
-        """Another epoch has begun: its single steps and the histogram of its weights are kept no longer."""
-        with self._lock:
-            self._gradient.shorten()
-            self._update.shorten()
-            if self._weight.hist is not None:
-                self._weight = self._weight.collapsed()
-
     @property
     def nbytes(self) -> int:
         hist = self._weight.hist
@@ -151,25 +135,29 @@ class ParameterBucket:
                 note=self._note,
             )
 
+    def collapsed(self, name: str, phase: str, epoch: int) -> ParameterStatsSnapshot:
+        """Sums over the steps, and the weights without their histogram."""
+        return self.snapshot(name, phase, epoch).collapsed()
+
 
 class StepWatch:
     """Listens to the optimizer steps of one batch.
 
     Args:
         parameters: those to look at, by name.
-        bucket: gives the bucket of a name in this batch.
+        epochs: where they add up.
         position: of the batch.
     """
 
     def __init__(
         self,
         parameters: Mapping[str, torch.Tensor],
-        bucket: Callable[[str], ParameterBucket],
+        epochs: Epochs[ParameterBucket, ParameterStatsSnapshot],
         position: BatchPosition,
     ) -> None:
         self._parameters = parameters
         self._names = {id(parameter): name for name, parameter in parameters.items()}
-        self._bucket = bucket
+        self._epochs = epochs
         self._position = position
         self._thread = threading.get_ident()
         self._before: dict[str, torch.Tensor] = {}
@@ -179,7 +167,8 @@ class StepWatch:
         """Begin to listen; sample weights that this epoch has not seen yet."""
         with unobserved():
             for name, parameter in self._parameters.items():
-                if not self._bucket(name).is_sampled:
+                # One phase of an epoch tells its weights: others, as validation, do not change them.
+                if not self._epochs.has_epoch(name, self._position.epoch):
                     self._sample(name, parameter)
         OPTIMIZER_HOOKS.add(self)
 
@@ -193,7 +182,13 @@ class StepWatch:
         if sample or self._position.is_last_in_phase:
             with unobserved():
                 for name, parameter in self._parameters.items():
-                    self._sample(name, parameter)
+                    if self._epochs.find(name, self._position.phase, self._position.epoch) is not None:
+                        self._sample(name, parameter)
+
+    def _bucket(self, name: str) -> ParameterBucket:
+        phase, epoch = self._position.phase, self._position.epoch
+        known = self._epochs.find(name, phase, epoch)
+        return known or self._epochs.begin(name, phase, epoch, ParameterBucket)
 
     def before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep the weights that a step is about to change, and the norms of the gradients it uses."""

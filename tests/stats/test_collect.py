@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from nansense_widgets import BatchPosition
+from nansense_widgets import BatchPosition, ParameterStatsSnapshot
 from nansense_widgets.stats.bucket import Shared
 from nansense_widgets.stats.collect import StatsCollector
+from nansense_widgets.stats.epochs import MOST_EPOCHS, Epochs
+from nansense_widgets.stats.steps import ParameterBucket
 
 
 def epoch_of(collector: StatsCollector, epoch: int) -> None:
@@ -16,7 +18,6 @@ def epoch_of(collector: StatsCollector, epoch: int) -> None:
             position = BatchPosition(phase, epoch, batch)
             tensor = torch.randn(4, 5)
             collector.bucket("fc", position, 1).add(Shared(tensor), batch, gradient=False)
-            collector.parameter_bucket(position, "fc.weight").stepped(batch, 1.0 + epoch, 0.1)
 
 
 def whole(collector: StatsCollector) -> set[int]:
@@ -34,7 +35,6 @@ def test_a_rewind_drops_exactly_what_comes_again() -> None:
     collector.rewind_to_epoch(3)
     left = collector.snapshot()
     assert set(left.stats) == {key for key in before.stats if key[2] < 3}
-    assert set(left.parameters) == {key for key in before.parameters if key[2] < 3}
     epoch_of(collector, 3)
     assert whole(collector) == {3}  # the histogram of epoch 2 had gone when epoch 4 began
     epoch_of(collector, 4)
@@ -48,9 +48,33 @@ def test_a_rewind_drops_exactly_what_comes_again() -> None:
             bucket.activations.variance,
             bucket.batches,
         )
-    for key, parameter in expected.parameters.items():
-        assert again.parameters[key].gradient_norm.mean == parameter.gradient_norm.mean
-        assert list(again.parameters[key].gradient_norm.values) == list(parameter.gradient_norm.values)
+
+
+def test_a_rewind_drops_the_steps_that_come_again() -> None:
+    epochs: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs()
+    for epoch in (0, 1, 2, 3, 2, 3):
+        if epoch == 2:
+            epochs.drop_from(2)
+            assert not epochs.has_epoch("w", 2)
+        bucket = epochs.begin("w", "train", epoch, ParameterBucket)
+        for batch in range(3):
+            bucket.stepped(batch, 1.0 + epoch, 0.1)
+    found = epochs.snapshots()
+    assert list(found) == [("w", "train", epoch) for epoch in range(4)]
+    for (_, _, epoch), entry in found.items():
+        assert (entry.gradient_norm.steps, entry.gradient_norm.mean) == (3, 1.0 + epoch)
+        assert len(entry.gradient_norm.values) == (3 if epoch > 1 else 0)
+
+
+def test_of_very_many_epochs_older_ones_are_thinned_out() -> None:
+    epochs: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs()
+    for epoch in range(3 * MOST_EPOCHS):
+        epochs.begin("w", "train", epoch, ParameterBucket)
+    kept = sorted(epoch for _, _, epoch in epochs.snapshots())
+    assert len(kept) <= MOST_EPOCHS + 2
+    assert kept[0] == 0
+    assert kept[-MOST_EPOCHS // 2 :] == list(range(kept[-MOST_EPOCHS // 2], 3 * MOST_EPOCHS))
+    assert sum(size for _, size in epochs.sizes()) < 2.5e6
 
 
 def test_a_snapshot_of_some_layers_holds_only_theirs() -> None:
@@ -58,4 +82,3 @@ def test_a_snapshot_of_some_layers_holds_only_theirs() -> None:
     epoch_of(collector, 0)
     assert collector.snapshot({"fc"}).stats.keys() == collector.snapshot().stats.keys()
     assert not collector.snapshot({"other"}).stats
-    assert not collector.snapshot({"other"}).parameters

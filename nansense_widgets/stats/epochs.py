@@ -1,0 +1,116 @@
+"""Buckets by name, phase and epoch: the last epochs whole, of older ones the few numbers that are kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["MOST_EPOCHS", "SMALL", "WHOLE_EPOCHS", "Epochs"]
+
+WHOLE_EPOCHS = 2
+"""Epochs of a phase, those begun last, that are kept whole; of others scalars and quantiles."""
+
+MOST_EPOCHS = 1000
+"""Older epochs of a phase that are kept; of more, every other one of their older half goes."""
+
+SMALL = 2000
+"""Bytes of the Python objects of one epoch's numbers, about."""
+
+Snapshot = TypeVar("Snapshot")
+Out_co = TypeVar("Out_co", covariant=True)
+
+
+class Whole(Protocol[Out_co]):
+    """Where values of one epoch add up."""
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+
+    def snapshot(self, name: str, phase: str, epoch: int) -> Out_co:
+        """What is known now."""
+
+    def collapsed(self, name: str, phase: str, epoch: int) -> Out_co:
+        """What is kept of it when newer epochs have begun."""
+
+
+B = TypeVar("B", bound=Whole)  # type: ignore[type-arg]
+
+
+class Epochs(Generic[B, Snapshot]):
+    """Folding happens on the training thread, reading on any."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, dict[tuple[str, int], B]] = {}
+        self._old: dict[str, dict[tuple[str, int], Snapshot]] = {}
+        self._lock = threading.Lock()
+
+    def find(self, name: str, phase: str, epoch: int) -> B | None:
+        """The bucket of an epoch that is kept whole."""
+        whole = self._whole.get(name)
+        return None if whole is None else whole.get((phase, epoch))
+
+    def begin(self, name: str, phase: str, epoch: int, make: Callable[[], B]) -> B:
+        """A new bucket; of epochs that are too many the one begun first collapses."""
+        bucket = make()
+        with self._lock:
+            whole = self._whole.setdefault(name, {})
+            old = self._old.setdefault(name, {})
+            old.pop((phase, epoch), None)  # its values come again
+            whole[(phase, epoch)] = bucket
+            of_phase = [key for key in whole if key[0] == phase]
+            for key in of_phase[:-WHOLE_EPOCHS]:
+                old[key] = whole.pop(key).collapsed(name, *key)
+            self._thin(old, phase)
+        return bucket
+
+    def has_epoch(self, name: str, epoch: int) -> bool:
+        """Whether any phase of an epoch has been begun."""
+        with self._lock:
+            return any(key[1] == epoch for kept in (self._whole, self._old) for key in kept.get(name, ()))
+
+    def snapshots(self, names: Collection[str] | None = None) -> dict[tuple[str, str, int], Snapshot]:
+        """All epochs of some names (None: of all), by name, phase and epoch."""
+        with self._lock:
+            wanted = self._whole if names is None else [name for name in names if name in self._whole]
+            old = {(name, *key): kept for name in wanted for key, kept in self._old[name].items()}
+            whole = {(name, *key): bucket for name in wanted for key, bucket in self._whole[name].items()}
+        return {**old, **{key: bucket.snapshot(*key) for key, bucket in whole.items()}}
+
+    def buckets(self) -> Iterator[tuple[str, B]]:
+        """Name and bucket of each epoch that is kept whole."""
+        with self._lock:
+            found = [(name, bucket) for name, whole in self._whole.items() for bucket in whole.values()]
+        return iter(found)
+
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Name and bytes of what is held."""
+        with self._lock:
+            old = [(name, len(kept) * SMALL) for name, kept in self._old.items()]
+        yield from old
+        for name, bucket in self.buckets():
+            yield name, bucket.nbytes + SMALL
+
+    def drop_from(self, epoch: int) -> None:
+        """Forget this epoch and those after it."""
+        with self._lock:
+            for whole in self._whole.values():
+                for key in [key for key in whole if key[1] >= epoch]:
+                    del whole[key]
+            for old in self._old.values():
+                for key in [key for key in old if key[1] >= epoch]:
+                    del old[key]
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._whole.clear()
+            self._old.clear()
+
+    @staticmethod
+    def _thin(old: dict[tuple[str, int], Snapshot], phase: str) -> None:
+        epochs = sorted(epoch for of, epoch in old if of == phase)
+        if len(epochs) > MOST_EPOCHS:
+            for epoch in epochs[1 : len(epochs) // 2 : 2]:
+                del old[(phase, epoch)]
