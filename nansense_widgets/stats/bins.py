@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import threading
 
+import numpy as np
 import torch
 
 __all__ = [
@@ -65,14 +66,14 @@ def _scratch(values: torch.Tensor) -> torch.Tensor:
         return torch.empty(values.shape, dtype=torch.int32, device=values.device)
     kept: torch.Tensor | None = getattr(_KEPT, "bins", None)
     if kept is None or kept.numel() < values.numel():
-        kept = _KEPT.bins = torch.empty(values.numel(), dtype=torch.int32)
+        kept = _KEPT.bins = torch.empty(values.numel(), dtype=torch.int32, device="cpu")
     return kept[: values.numel()].view(values.shape)
 
 
 @functools.lru_cache(maxsize=8)
 def _wide_to_raw(device: torch.device) -> torch.Tensor:
     """From sign, exponent and two mantissa bits of float64 to those of float32."""
-    bits = torch.arange(1 << 14, dtype=torch.int64)
+    bits = torch.arange(1 << 14, dtype=torch.int64, device="cpu")
     sign, exponent, quarter = bits >> 13, (bits >> 2) & 0x7FF, bits & 3
     magnitude = (1 + quarter / 4).double() * torch.pow(2.0, (exponent - 1023).double().clamp(-1060, 1020))
     # The value at the bin's lower edge tells the float32 bin: all its values share it, edges being the same.
@@ -86,7 +87,7 @@ def _wide_to_raw(device: torch.device) -> torch.Tensor:
 @functools.lru_cache(maxsize=1)
 def _order() -> torch.Tensor:
     """Raw bins of finite values in the order of these."""
-    return torch.cat([torch.arange(_SIDE - 1, -1, -1), torch.arange(ZERO, ZERO + _SIDE)])
+    return torch.tensor([*range(_SIDE - 1, -1, -1), *range(ZERO, ZERO + _SIDE)], device="cpu")
 
 
 def in_order(raw: torch.Tensor, zeros: torch.Tensor) -> torch.Tensor:
@@ -112,8 +113,8 @@ def histogram_edges() -> torch.Tensor:
     A positive bin holds its lower edge, a negative one its upper edge. The zero bin in the middle holds
     nothing but zero. The outermost edges are 2**128.
     """
-    quarters = torch.tensor([1.0, 1.25, 1.5, 1.75], dtype=torch.float64)
-    normal = torch.outer(torch.pow(2.0, torch.arange(-126, 128, dtype=torch.float64)), quarters).reshape(-1)
-    subnormal = torch.tensor([_SMALLEST, 2.0**-128, 2.0**-127, 3 * 2.0**-128], dtype=torch.float64)
-    positive = torch.cat([subnormal, normal, torch.tensor([2.0**128], dtype=torch.float64)])
-    return torch.cat([-positive.flip(0), positive])
+    quarters = np.array([1.0, 1.25, 1.5, 1.75])
+    normal = np.outer(2.0 ** np.arange(-126, 128), quarters).reshape(-1)
+    subnormal = np.array([_SMALLEST, 2.0**-128, 2.0**-127, 3 * 2.0**-128])
+    positive = np.concatenate([subnormal, normal, [2.0**128]])
+    return torch.from_numpy(np.concatenate([-positive[::-1], positive]))

@@ -14,7 +14,7 @@ WHOLE_EPOCHS = 2
 MOST_EPOCHS = 1000
 """Older epochs of a phase that are kept; of more, every other one of their older half goes."""
 
-SMALL = 2000
+SMALL = 1700
 """Bytes of the Python objects of one epoch's numbers, about."""
 
 Snapshot = TypeVar("Snapshot")

@@ -234,7 +234,7 @@ def _alive(
         return filled
     if not others:
         return (values != 0).numpy()
-    few = values if suspects is None else values.index_select(axis, torch.tensor(suspects))
+    few = values if suspects is None else values.index_select(axis, torch.tensor(suspects, device="cpu"))
     # NaN passes through both, and is not zero: a channel of NaN is broken, not dead.
     found: Mask = ((few.amin(others) != 0) | (few.amax(others) != 0)).numpy()
     if suspects is None:

@@ -13,7 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.checkpoint import checkpoint
 
 import nansense_widgets
-from nansense_widgets import Session, StatsScope
+from nansense_widgets import Session, StatsScope, histogram_edges
 from tests.driver import TIMEOUT_S, small_data, small_model
 
 
@@ -316,3 +316,21 @@ def test_a_large_expanded_tensor_is_folded_in_parts() -> None:
     found = stats.snapshot()
     assert found.n == 64 * 16 * 64 * 64
     assert found.mean == pytest.approx(1366 / 4096)
+
+
+def test_a_default_device_of_the_users_is_not_ours() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.watch("1")
+    session.launch(train, session, model, 1)
+    session.wait_until_paused(timeout=TIMEOUT_S)
+    session.detach()
+    assert session.wait(TIMEOUT_S)
+    with torch.device("meta"):
+        stats = session.watch_snapshot().stats[("1", "train", 0)].activations
+        assert stats.hist is not None
+        assert stats.median == stats.quantile(0.5)
+        assert histogram_edges().device.type == stats.hist.device.type == "cpu"
+        assert stats.channel_hists is not None
+        assert int(stats.channel_hists.sum()) == stats.n
+    session.close()
