@@ -193,7 +193,7 @@ STILL_OPTIONS: dict[str, Any] = {
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
-    "curves": CurvesOptions(statistics=["mean"]),
+    "curves": CurvesOptions(statistics=None),  # as they are: the figures are those on the page
 }
 """What the picture for files without a kernel shows of a layer."""
 

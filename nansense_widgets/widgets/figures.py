@@ -20,10 +20,10 @@ STYLES = ("solid", "dashed", "dotted", "dash_dotted")
 MAIN, OTHER, FAINT = "#2b7de0", "#808080", "#a0a0a0"
 """Of the first line, the middle ones and the ends; they are seen on white and on black."""
 
-HEIGHT = "176px"
+COLORS = (MAIN, "#c4781f", OTHER, "#a05cb5")
+"""Of several tensors in one figure; the colour-blind tell them apart too."""
 
-LABEL_SHARE = 0.09
-"""Of the range of values: how far apart labels must be to be read."""
+HEIGHT = "176px"
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Line:
 
     Attributes:
         phase: decides its style.
-        label: stands at its end.
-        color: one of the three above.
+        label: what it is, for the legend.
+        color: one of those above.
         epochs: counted from 0.
         values: as many; NaN leaves a gap.
         running: which of the points are of an epoch that is not over.
@@ -93,13 +93,10 @@ class CurvePicture:
     def update(self, spec: FigureSpec) -> None:
         """Show the lines of `spec`, which is of the same key."""
         phases = list(dict.fromkeys(line.phase for line in spec.lines))
-        for at, phase in enumerate(phases):
+        for phase in phases:
             if phase not in self._marks:
                 self._marks[phase] = self._marks_of(_style(spec, phase))
-            # What a line is stands at its end once; of the other phases their style tells which is which.
-            self._draw(
-                self._marks[phase], [line for line in spec.lines if line.phase == phase], named=at == 0
-            )
+            self._draw(self._marks[phase], [line for line in spec.lines if line.phase == phase])
         marks = [mark for phase in phases for mark in self._marks[phase]]
         if marks != self.figure.marks:
             self.figure.marks = marks
@@ -111,9 +108,8 @@ class CurvePicture:
     def _marks_of(self, style: str) -> tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter]:
         scales = {"x": self._x, "y": self._y}
         line = self._bqplot.Lines(
-            x=np.zeros(0), y=np.zeros(0), scales=scales, line_style=style, stroke_width=1.5,
-            labels_visibility="label",
-        )  # fmt: skip
+            x=np.zeros(0), y=np.zeros(0), scales=scales, line_style=style, stroke_width=1.5
+        )
         done, partial = (
             self._bqplot.Scatter(
                 x=np.zeros(0), y=np.zeros(0), scales=scales, default_size=size, fill=fill, stroke_width=1.5,
@@ -123,9 +119,7 @@ class CurvePicture:
         )  # fmt: skip
         return line, done, partial
 
-    def _draw(
-        self, marks: tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter], lines: list[Line], *, named: bool
-    ) -> None:
+    def _draw(self, marks: tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter], lines: list[Line]) -> None:
         line, done, partial = marks
         epochs = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.epochs for one in lines)]))
         table = np.full((len(lines), len(epochs)), np.nan)
@@ -138,7 +132,6 @@ class CurvePicture:
             x=epochs + 1.0,
             y=table,
             colors=[one.color for one in lines],
-            labels=end_labels(lines) if named else [""] * len(lines),
         )
         for mark, running in ((done, False), (partial, True)):
             points = [
@@ -154,7 +147,7 @@ class CurvePicture:
         step = max(1, -(-(last - first + 1) // 8))
         ticks = np.arange(first, last + 1, step, dtype=np.float64)
         room = max(last - first, 1)
-        _set(self._x, min=first - 0.04 * room, max=last + 0.24 * room)  # on the right, for the labels
+        _set(self._x, min=first - 0.04 * room, max=last + 0.04 * room)
         _set(self._epochs, tick_values=ticks)
 
     def _scale_values(self, values: npt.NDArray[np.float64], *, whole: bool) -> None:
@@ -173,25 +166,9 @@ class CurvePicture:
         _set(self._height, tick_values=ticks, tick_format=f".{digits - 1}~e" if small else f".{digits}~g")
 
 
-def end_labels(lines: list[Line]) -> list[str]:
-    """The labels of lines; of those that end too close to each other one says all, the others nothing."""
-    labels = [""] * len(lines)
-    values = np.concatenate([line.values for line in lines]) if lines else np.zeros(0)
-    finite = values[np.isfinite(values)]
-    near = LABEL_SHARE * float(np.ptp(finite)) if len(finite) else 0.0
-    ends = [float(line.values[-1]) if len(line.values) else np.nan for line in lines]
-    first = None
-    for at in sorted(range(len(lines)), key=lambda at: (np.isnan(ends[at]), -ends[at], at)):
-        if first is not None and ends[first] - ends[at] <= near:
-            labels[first] += f", {lines[at].label}"
-        else:
-            labels[at], first = lines[at].label, at
-    return labels
-
-
 def nice_ticks(low: float, high: float, *, whole: bool = False) -> npt.NDArray[np.float64]:
-    """About four round numbers between two ends: float64 of shape (ticks,)."""
-    rough = (high - low) / 4
+    """About five round numbers between two ends: float64 of shape (ticks,)."""
+    rough = (high - low) / 5
     power = 10.0 ** np.floor(np.log10(rough))
     step = next((factor * power for factor in (1, 2, 5) if factor * power >= rough), 10 * power)
     if whole:

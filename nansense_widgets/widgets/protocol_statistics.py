@@ -12,7 +12,7 @@ from typing import Literal, TypedDict
 from nansense_widgets.widgets.protocol import Kind
 
 __all__ = [
-    "Bars", "ChannelRows", "CurveFigure", "CurvesContent", "CurvesOptions", "Figure", "HistogramContent",
+    "Bars", "ChannelRows", "CurveFigure", "CurveLine", "CurvesContent", "CurvesOptions", "Figure", "HistogramContent",
     "HistogramOptions", "InBin", "InBinAsk", "Numbers", "Offer", "StatsRow",
 ]  # fmt: skip
 
@@ -151,8 +151,17 @@ class InBin(TypedDict):
 
 
 class CurvesOptions(TypedDict):
-    statistics: list[str]
-    """Which are drawn of each tensor: names of `stats.curves.STATISTICS`."""
+    statistics: list[str] | None
+    """Which are drawn of each tensor: names of `stats.curves.STATISTICS`; null: as before."""
+
+
+class CurveLine(TypedDict):
+    """What the legend says of one line."""
+
+    label: str
+    color: str
+    newest: float | None
+    """Its last number; null if that is not finite, or there is none."""
 
 
 class CurveFigure(TypedDict):
@@ -162,6 +171,8 @@ class CurveFigure(TypedDict):
     """What its height is."""
     text: str
     """The newest numbers in words, for who does not see the picture."""
+    lines: list[CurveLine]
+    """Of the first phase that has some; the same lines of other phases differ in style."""
     model: str
     """Id of the bqplot figure's model."""
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 
 from nansense_widgets.stats.curves import STATISTICS, layer_series
-from nansense_widgets.widgets.figures import Line, end_labels, nice_ticks
-from nansense_widgets.widgets.views.curves import figure_specs, newest_text
+from nansense_widgets.widgets.figures import nice_ticks
+from nansense_widgets.widgets.views.curves import figure_specs, legend, newest_text
 from tests.driver import Driver, start_small
 from tests.widgets.test_messages import Browser
 
@@ -182,14 +181,23 @@ def test_newest_numbers_are_said_in_words(collecting: Any) -> None:
     assert newest_text(specs["weights 1.bias"]).startswith("epoch 2: mean ")
 
 
-def test_labels_of_lines_that_end_together_are_one() -> None:
-    def line(label: str, *values: float) -> Line:
-        numbers = np.array(values)
-        return Line("train", label, "#000", np.arange(len(numbers)), numbers, np.zeros(len(numbers), bool))
+def test_the_legend_has_each_line_once_with_its_newest_number(collecting: Any) -> None:
+    watch = collecting.session.watch_snapshot()
+    specs = {spec.key: spec for spec in figure_specs(layer_series(watch, "1", None), ["mean", "max"])}
+    train = watch.stats["1", "train", 1].activations
+    found = [(line["label"], line["newest"]) for line in legend(specs["activations"])]
+    assert found == [("mean", train.mean), ("max", train.max)]
+    colors = [line["color"] for line in legend(specs["gradient norm"])]
+    assert len(colors) == len(set(colors)) == 2
 
-    lines = [line("mean", 0, 5), line("min", 0, 0), line("median", 0, 5.1), line("none"), line("max", 0, 10)]
-    assert end_labels(lines) == ["", "min", "median, mean", "none", "max"]
-    assert end_labels([]) == []
+
+def test_a_picture_for_later_leaves_the_figures_as_they_are(collecting: Any) -> None:
+    widget, browser = alone(collecting, "1")
+    content = shown(widget, browser, "mean", "max")
+    before = figure(widget, content, "activations").marks[0].y.shape
+    widget.keep_picture()
+    widget.refresh()
+    assert figure(widget, content, "activations").marks[0].y.shape == before == (2, 2)
 
 
 def test_ticks_are_round_numbers_inside() -> None:
@@ -198,4 +206,4 @@ def test_ticks_are_round_numbers_inside() -> None:
         assert 2 <= len(ticks) <= 6
         assert low <= ticks.min() <= ticks.max() <= high
     assert nice_ticks(-0.1, 3.2, whole=True).tolist() == [0, 1, 2, 3]
-    torch.testing.assert_close(torch.from_numpy(nice_ticks(0.0, 1.0)), torch.tensor([0, 0.5, 1]).double())
+    np.testing.assert_allclose(nice_ticks(0.0, 1.0), [0, 0.2, 0.4, 0.6, 0.8, 1])

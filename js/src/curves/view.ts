@@ -4,6 +4,7 @@ import { OfferLine } from "../cards/offer";
 import { scopeText } from "../cards/scope";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { h, setText } from "../lib/dom";
+import { formatValue } from "../lib/format";
 import { embed, type WidgetView } from "../lib/embed";
 import type { Card } from "../lib/protocol";
 import type { CurveFigure, CurvesContent, CurvesOptions } from "../lib/protocol_statistics";
@@ -20,6 +21,7 @@ interface FigureView extends WidgetView {
 class FigureBox {
   readonly element: HTMLElement;
   private readonly unit = h("span", { class: "mut" });
+  private readonly lines = h("div", { class: "clines" });
   private readonly place = h("div", { class: "cplot" });
   private readonly problem = h("div", { class: "missing", hidden: true });
   private shown: { view: FigureView; destroy(): void } | null = null;
@@ -38,6 +40,7 @@ class FigureBox {
       "figure",
       { class: "curve", "data-figure": figure.key },
       h("figcaption", { class: "sh" }, h("h4", {}, figure.title), this.unit, h("span", { class: "flex" }), save("PNG", (view) => view.save_png?.(`${file}.png`, 2)), save("SVG", (view) => view.save_svg?.(`${file}.svg`))),
+      this.lines,
       this.problem,
       this.place,
     );
@@ -45,9 +48,13 @@ class FigureBox {
     setText(this.unit, figure.unit);
   }
 
-  /** The newest numbers, for who does not see the picture. */
-  say(text: string): void {
+  /** What each line is, with its newest number; and all of them in words, for who does not see the picture. */
+  say({ text, lines }: CurveFigure): void {
     this.place.setAttribute("aria-label", `${this.figure.title} of ${this.host.layer} against the epoch. ${text}`);
+    const key = JSON.stringify(lines);
+    if (this.lines.dataset.key === key) return;
+    this.lines.dataset.key = key;
+    this.lines.replaceChildren(...lines.map(({ label, color, newest }) => h("span", {}, h("i", { class: "cl", style: `border-color: ${color}`, "aria-hidden": "true" }), label, h("b", { class: "num" }, newest === null ? "\u2013" : formatValue(newest)))));
   }
 
   /** Draws the figure; called when the element is in the page and has a width. */
@@ -166,7 +173,7 @@ class CurvesView implements CardView {
         box = new FigureBox(figure, this.host);
         this.boxes.set(figure.model, box);
       }
-      box.say(figure.text);
+      box.say(figure);
       if (this.grid.children[place] === box.element) return;
       const fresh = !box.element.isConnected;
       this.grid.insertBefore(box.element, this.grid.children[place] ?? null);

@@ -100,12 +100,21 @@ export interface CurvesOptions {
   statistics: string[];
 }
 
+export interface CurveLine {
+  label: string;
+  color: string;
+  /** Its last number; null if that is not finite, or there is none. */
+  newest: number | null;
+}
+
 export interface CurveFigure {
   key: string;
   title: string;
   unit: string;
   text: string;
   model: string;
+  /** Of the first phase that has some; the same lines of other phases differ in style. */
+  lines: CurveLine[];
 }
 
 export interface CurvesContent {

@@ -9,12 +9,15 @@ from typing import Any
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.stats.curves import DEAD, STATISTICS, STEPS, Series, layer_series
 from nansense_widgets.widgets import protocol, protocol_statistics
-from nansense_widgets.widgets.figures import FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
+from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.views.statistics import running_epoch, statistics_hint
+from nansense_widgets.widgets.views.statistics import finite, running_epoch, statistics_hint
 
-__all__ = ["CurvesView", "figure_specs", "newest_text"]
+__all__ = ["CurvesView", "figure_specs", "legend", "newest_text"]
+
+FIRST = ("mean", "median", "5%", "95%")
+"""Drawn until somebody chooses."""
 
 WAIT = "Making the figures, as soon as the kernel's main thread is free\u2026"
 
@@ -28,6 +31,8 @@ class CurvesView:
         self._specs: dict[str, list[FigureSpec]] = {}
         """What is to be drawn of each layer that is looked at, until the main thread has."""
         self._pictures: dict[str, dict[str, CurvePicture]] = {}
+        self._chosen: dict[str, list[str]] = {}
+        """Statistics that are drawn of each layer."""
 
     def content(
         self,
@@ -42,7 +47,9 @@ class CurvesView:
             self._source.watch_snapshot(layers=[shown.layer]), shown.layer, running_epoch(self._source)
         )
         hint, offer = statistics_hint(self._source, shown.layer, bool(series))
-        specs = figure_specs(series, [name for name in STATISTICS if name in options["statistics"]])
+        if options["statistics"] is not None:
+            self._chosen[shown.layer] = [name for name in STATISTICS if name in (options["statistics"] or ())]
+        specs = figure_specs(series, self._chosen.get(shown.layer, list(FIRST)))
         importlib.import_module("bqplot")  # takes seconds, which the main thread is not to spend
         with self._lock:
             self._specs[shown.layer] = specs
@@ -60,6 +67,7 @@ class CurvesView:
                     "title": spec.title,
                     "unit": spec.unit,
                     "text": newest_text(spec),
+                    "lines": legend(spec),
                     "model": pictures[spec.key].model,
                 }
                 for spec in specs
@@ -141,6 +149,20 @@ def newest_text(spec: FigureSpec) -> str:
     )
 
 
+def legend(spec: FigureSpec) -> list[protocol_statistics.CurveLine]:
+    """Each line once, with its newest number."""
+    first = next((line.phase for line in spec.lines if len(line.values)), "")
+    return [
+        {
+            "label": line.label,
+            "color": line.color,
+            "newest": finite(float(line.values[-1])) if len(line.values) else None,
+        }
+        for line in spec.lines
+        if line.phase == first
+    ]
+
+
 def _figure(
     key: str,
     title: str,
@@ -151,11 +173,12 @@ def _figure(
     *,
     by_tensor: bool = False,
 ) -> list[FigureSpec]:
+    order = list(dict.fromkeys(one.tensor for one in series))
     lines = tuple(
         Line(
             one.phase,
             one.tensor.rpartition(".")[2] if by_tensor else name,
-            MAIN if at == 0 else FAINT if name in ("min", "max", "5%", "95%") else OTHER,
+            COLORS[order.index(one.tensor) % len(COLORS)] if by_tensor else _color(name, at),
             one.epochs,
             one.values[name],
             one.running,
@@ -164,3 +187,9 @@ def _figure(
         for at, name in enumerate(names)
     )
     return [FigureSpec(key, title, unit, lines, phases, whole=key == DEAD)] if series else []
+
+
+def _color(name: str, at: int) -> str:
+    if at == 0:
+        return MAIN
+    return FAINT if name in ("min", "max", "5%", "95%") else OTHER
