@@ -129,10 +129,10 @@ class PatchPainter:
         return Signal(pooled.astype(np.float32), pool * factor)
 
     def _frame(self, patch: Patch) -> Frame:
-        """The field with its padding, where that is no larger than the picture itself."""
+        """The field with its padding; one that is larger than the picture: all of the picture."""
         extent, sizes = _last_two(patch.receptive_field.extent), patch.sample.shape[-2:]
         fits = all(stop - start <= size for (start, stop), size in zip(extent, sizes, strict=True))
-        return extent if fits else _last_two(patch.box)
+        return extent if fits else ((0, sizes[0]), (0, sizes[1]))
 
     def _values(self, patch: Patch) -> tuple[Floats, int]:
         """What is to be seen of a patch: (1 or 3, rows, columns), before it is scaled."""

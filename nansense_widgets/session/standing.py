@@ -76,8 +76,8 @@ class Standing:
         """
         if layers is None:
             return self._stats.snapshot()
-        wanted = (layers,) if isinstance(layers, str) else tuple(layers)
-        if isinstance(layers, str) or any(not isinstance(name, str) for name in wanted):
+        wanted = list(layers) if isinstance(layers, Iterable) and not isinstance(layers, str) else [None]
+        if any(not isinstance(name, str) for name in wanted):
             raise TypeError(f"layers={layers!r} must be several names of layers, such as ['conv1', 'fc']")
         return self._stats.snapshot(frozenset(wanted))
 

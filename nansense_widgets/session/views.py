@@ -88,6 +88,8 @@ class Views(Watching):
         return self._hub.widget(f"curves {layer}", Curves, layers=[self._one_layer(layer)])
 
     def _one_layer(self, layer: str) -> str:
+        if not isinstance(layer, str):
+            raise TypeError(f"layer={layer!r} must be the name of a layer (a string)")
         if not self._enabled:
             return layer
         names = select_layers(self.architecture, (layer,), also=(), on_trust=True)

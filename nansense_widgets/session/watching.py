@@ -145,7 +145,7 @@ class Watching(Standing):
         """
         if self._capture is None:
             return
-        if isinstance(layers, str):
+        if isinstance(layers, str) or not (layers is None or isinstance(layers, Iterable)):
             raise TypeError(f"layers={layers!r} must be a list of layer names, or None")
         names = None
         if layers is not None:

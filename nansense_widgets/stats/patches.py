@@ -158,7 +158,8 @@ class PatchFold:
         if name == MODEL:
             self._forward = None
             return
-        if self._forward is None:
+        # The same input again: the last call of the model was left by an exception, which nothing tells.
+        if self._forward is None or (self._forward, name) in self._inputs:
             self._forwards += 1
             self._forward = self._forwards
         tensor = next((tensor for _, tensor in leaves(value)), None)

@@ -12,8 +12,8 @@ from typing import Literal, TypedDict
 from nansense_widgets.widgets.protocol import Kind
 
 __all__ = [
-    "Bars", "ChannelRows", "CurveFigure", "CurveLine", "CurvesContent", "CurvesOptions", "Figure", "HistogramContent",
-    "HistogramOptions", "InBin", "InBinAsk", "Numbers", "Offer", "StatsRow",
+    "Bars", "ChannelRows", "CurveFigure", "CurveLine", "CurvesContent", "CurvesOptions", "Figure",
+    "HistogramContent", "HistogramOptions", "InBin", "InBinAsk", "Numbers", "Offer", "StatsRow",
 ]  # fmt: skip
 
 Offer = Literal["", "watch", "collect"]

@@ -320,6 +320,6 @@ def test_extremes_alone_is_one_widget_a_layer() -> None:
     assert widget is session.extremes("0")
     assert list(widget.layers) == ["0"]
     assert session.watched_layers == ("0",)
-    with pytest.raises(TypeError, match="layers=3 must be layer names"):
+    with pytest.raises(TypeError, match="layer=3 must be the name of a layer"):
         session.extremes(3)  # type: ignore[arg-type]
     session.close()

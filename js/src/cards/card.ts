@@ -138,7 +138,8 @@ export class LayerCard {
 
   /** Samples to choose from, as far as this card knows. */
   get samples(): number {
-    return this.view.samples ?? 0;
+    const batch = this.data?.axes?.batch;
+    return this.view.samples ?? (batch === undefined || batch === null ? 0 : (this.data?.shape[batch] ?? 0));
   }
 
   draw(): void {

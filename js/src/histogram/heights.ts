@@ -32,6 +32,7 @@ export function heightsFor(all: { bars: Bar[]; n: number }[], height: Height, y:
     return y === "linear" ? value / (most || 1) : Math.max(0, (Math.log10(value) - floor) / decades);
   };
   const unit = height === "count" ? "values" : scale === "log" ? "of all values per octave" : "of all values per unit";
-  const top = most ? `${height === "count" ? "" : "share "}${y === "log" ? `${format(10 ** floor)} to ` : "0 to "}${format(most)} ${unit}${y === "log" ? ", log" : ""}` : "";
+  const from = y === "log" ? format(10 ** floor) : "0";
+  const top = most ? `height: ${height === "count" ? "" : "share "}${unit}, from ${from} to ${format(most)}${y === "log" ? ", log" : ""}` : "";
   return { of, top };
 }

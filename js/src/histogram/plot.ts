@@ -92,7 +92,8 @@ export class Plot {
     this.shown = { axis, heights, bars: all[0]?.bars ?? [] };
     this.picture.setAttribute("width", String(width));
     this.picture.setAttribute("height", String(HEIGHT + FOOT));
-    setText(this.top, heights.top);
+    const zeros = first?.bars.zero && heights.top ? " \u00b7 bar of zeros: its whole height is 100 %" : "";
+    setText(this.top, heights.top + zeros);
     const [drawn, outlined] = all;
     this.fill.setAttribute("d", drawn ? this.area(drawn.bars, drawn.n) : "");
     this.other.setAttribute("d", outlined ? this.outline(outlined.bars, outlined.n) : "");

@@ -113,9 +113,10 @@ export class RowsPanel {
     const parts: string[] = [];
     if (rows && !rows.missing) {
       if (rows.rows < rows.channels) parts.push(`first ${rows.rows} of ${formatCount(rows.channels)} ${rows.axis} have rows`);
-      if (chosen.beyond.length) parts.push(`${filter === "dead" ? "dead beyond them" : "without a row"}: ${indexText(chosen.beyond)}`);
+      if (chosen.beyond.length) parts.unshift(`${filter === "dead" ? "dead, without a row" : "without a row"}: ${indexText(chosen.beyond)}`);
       if (!chosen.rows.length && !chosen.beyond.length) parts.unshift(filter === "index" ? `no ${rows.axis} of these numbers` : `none of the ${filter === "dead" ? formatCount(rows.channels) : rows.rows} ${rows.axis} is ${filter === "non-finite" ? "not finite" : filter}`);
     }
+    this.about.classList.toggle("said", chosen.beyond.length > 0);
     setText(this.about, parts.join(" \u00b7 "));
     this.about.hidden = !parts.length;
   }

@@ -18,7 +18,7 @@ from nansense_widgets.widgets import protocol, protocol_statistics
 from nansense_widgets.widgets import protocol_extremes as shapes
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.views.statistics import axis_name, finite
+from nansense_widgets.widgets.views.statistics import axis_name, finite, phase_of_interest
 
 __all__ = ["ExtremesView"]
 
@@ -82,7 +82,7 @@ class ExtremesView:
         return {f"{one.phase}:{one.epoch}": one for one in kept}
 
     def _opening(self, galleries: dict[str, LayerStatsSnapshot]) -> str:
-        position = self._source.live_position
+        position = phase_of_interest(self._source)
         training = "" if position is None else _find(galleries, f"{position.phase}:")
         return training or next(iter(galleries), "")
 

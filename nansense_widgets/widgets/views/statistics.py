@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, TensorStatsSnapshot
@@ -14,7 +15,7 @@ from nansense_widgets.widgets.source import Source
 
 __all__ = [
     "BATCH", "NOTHING_FLOWED", "NO_VALUES", "BatchStatistics", "LayerStatistics", "axis_name", "finite",
-    "running_epoch", "statistics_hint",
+    "phase_of_interest", "running_epoch", "statistics_hint",
 ]  # fmt: skip
 
 BATCH = "batch"
@@ -61,7 +62,7 @@ class LayerStatistics:
 
     def opening(self) -> str:
         """The row to open on: of the phase in training, else the current batch, else any."""
-        position = self.source.live_position
+        position = phase_of_interest(self.source)
         training = "" if position is None else self.find(f"{position.phase}:")
         return training or next(reversed(self.rows), "")
 
@@ -137,6 +138,13 @@ def _size(stats: TensorStatsSnapshot) -> int:
 def _is_whole(stats: LayerStatsSnapshot) -> bool:
     """Whether its histograms are kept, or nothing has come yet."""
     return not stats.activations.quantiles and not stats.gradients.quantiles
+
+
+def phase_of_interest(source: Source) -> BatchPosition | None:
+    """A batch of the phase in training; between two phases of the one that is over and on screen."""
+    if source.standing == "before" and source.snapshot is not None:
+        return source.snapshot.position
+    return source.live_position
 
 
 def running_epoch(source: Source) -> tuple[str, int] | None:
