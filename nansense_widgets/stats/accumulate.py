@@ -50,6 +50,9 @@ class TensorStats:
         self._squares = 0.0
         self._min = math.inf
         self._max = -math.inf
+        self.has_nonfinite = False
+        """Whether a value was NaN or infinite; on an accelerator it is known when they are fetched."""
+        self.first_nonfinite: int | None = None
         self._devices: dict[torch.device, DeviceStats] = {}
 
     @property
@@ -99,6 +102,7 @@ class TensorStats:
         if summary.alive is not None:
             self._add_alive(summary.alive)
         n, mean, squares, low, high = summary.moments
+        self.has_nonfinite |= summary.special
         if n == 0:
             return
         self._min, self._max = min(self._min, low), max(self._max, high)
@@ -125,6 +129,7 @@ class TensorStats:
             nan=int(self._counts[NAN].sum()),
             posinf=int(self._counts[INF]),
             neginf=int(self._counts[MINUS_INF]),
+            first_nonfinite=self.first_nonfinite,
             hist=in_order(torch.from_numpy(self._counts), torch.from_numpy(self._zeros)),
             rows=None if self._rows is None else self._rows.copy(),
             alive=None if self._rows is None else torch.from_numpy(self._alive.copy()),

@@ -34,6 +34,8 @@ class Bucket:
             stats = self._gradients if gradient else self._activations
             for summary in shared.summaries(stats):
                 stats.add(summary)
+            if stats.first_nonfinite is None and stats.has_nonfinite:
+                stats.first_nonfinite = batch
             if batch != self._last_batch:
                 self._batches += 1
                 self._last_batch = batch

@@ -10,13 +10,16 @@ import numpy.typing as npt
 
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot, WatchSnapshot
 
-__all__ = ["DEAD", "STATISTICS", "STEPS", "Series", "layer_series"]
+__all__ = ["DEAD", "NONFINITE", "STATISTICS", "STEPS", "Series", "layer_series"]
 
 STATISTICS = ("mean", "std", "median", "5%", "25%", "75%", "95%", "min", "max")
 """Of every tensor."""
 
 DEAD = "dead"
 """Channels of a layer that are dead."""
+
+NONFINITE = "not finite"
+"""Values of a tensor that are NaN or infinite."""
 
 STEPS = ("gradient norm", "update ratio")
 """Of every parameter: means over the optimizer's steps of a phase."""
@@ -61,7 +64,7 @@ def layer_series(watch: WatchSnapshot, layer: str, running: tuple[str, int] | No
         for phase in phases:
             history = watch.phase_history(layer, phase)
             tensors = [stats.activations if kind == "activations" else stats.gradients for stats in history]
-            keep = [i for i, tensor in enumerate(tensors) if tensor.n]
+            keep = [i for i, tensor in enumerate(tensors) if tensor.n or _nonfinite(tensor)]
             if not keep:
                 continue
             tensors = [tensors[i] for i in keep]
@@ -94,7 +97,12 @@ def layer_series(watch: WatchSnapshot, layer: str, running: tuple[str, int] | No
 def _of_tensors(tensors: Sequence[TensorStatsSnapshot]) -> dict[str, Values]:
     values = {name: _array([getattr(tensor, name) for tensor in tensors]) for name in ("mean", "std")}
     values |= {name: _array([tensor.quantile(q) for tensor in tensors]) for name, q in _QUANTILES.items()}
-    return values | {name: _array([getattr(tensor, name) for tensor in tensors]) for name in ("min", "max")}
+    values |= {name: _array([getattr(tensor, name) for tensor in tensors]) for name in ("min", "max")}
+    return values | {NONFINITE: _array([_nonfinite(tensor) for tensor in tensors])}
+
+
+def _nonfinite(tensor: TensorStatsSnapshot) -> int:
+    return tensor.nan + tensor.posinf + tensor.neginf
 
 
 def _series(

@@ -105,6 +105,7 @@ class DeviceStats:
             tiny=tiny,
             alive=alive,
             moments=(int(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4]),
+            special=int(numbers[0]) != int(total.sum()),
         )
 
     @property

@@ -40,6 +40,8 @@ class TensorStatsSnapshot:
         nan: values that are NaN.
         posinf: values that are +Inf.
         neginf: values that are -Inf.
+        first_nonfinite: index of the batch with the first of these; None if there are none, or if the values
+            lie on an accelerator, where nothing looks at them batch by batch.
         hist: finite values in each bin between `histogram_edges()`: int64 of shape (2041,).
         rows: counts of the first channels, in a compact form; None without a channel axis.
         alive: whether each channel, all of them, has had a value that is not zero: bool of shape (channels,).
@@ -58,6 +60,7 @@ class TensorStatsSnapshot:
     nan: int = 0
     posinf: int = 0
     neginf: int = 0
+    first_nonfinite: int | None = None
     hist: torch.Tensor | None = field(default=None, repr=False)
     rows: RowCounts | None = field(default=None, repr=False)
     alive: torch.Tensor | None = field(default=None, repr=False)

@@ -64,6 +64,7 @@ class Summary(NamedTuple):
         tiny: how many in their first bins are no zeros: (rows, 2), negative and positive; None if none.
         alive: of each channel, whether one of its values is not zero; None where it was not asked.
         moments: of the finite values.
+        special: whether others are among them.
     """
 
     counts: Counts
@@ -72,6 +73,7 @@ class Summary(NamedTuple):
     tiny: Counts | None
     alive: Mask | None
     moments: Moments
+    special: bool
 
 
 def summarise(
@@ -136,7 +138,7 @@ def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     if tensor.is_complex():
-        tensor = tensor.abs()
+        tensor = (tensor.to(torch.complex64) if tensor.dtype is torch.complex32 else tensor).abs()
     if tensor.dtype in (torch.float32, torch.float64):
         return tensor.resolve_neg().contiguous()
     wide = tensor.dtype in (torch.int32, torch.int64, torch.uint32, torch.uint64)
@@ -167,7 +169,7 @@ def _summary(
         if (int(counts[ZERO]), int(counts[MINUS_ZERO])) != zeros:
             tiny = rows.first - _row_zeros(values, axis, len(rows.first))
         alive = _alive(values, axis, rows, tiny, expected.suspects)
-    return Summary(counts, zeros, rows, tiny, alive, moments)
+    return Summary(counts, zeros, rows, tiny, alive, moments, moments[0] != values.numel())
 
 
 def _folded(

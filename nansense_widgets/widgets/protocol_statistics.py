@@ -34,6 +34,8 @@ class Numbers(TypedDict):
     nan: int
     posinf: int
     neginf: int
+    since: int | None
+    """Index of the batch with the first of these; null if that is not known."""
     dead: int | None
     """Of all channels, not only of those that have rows; null without a channel axis."""
     channels: int | None

@@ -334,3 +334,25 @@ def test_a_default_device_of_the_users_is_not_ours() -> None:
         assert stats.channel_hists is not None
         assert int(stats.channel_hists.sum()) == stats.n
     session.close()
+
+
+def test_the_first_batch_with_a_value_that_is_not_finite_is_known() -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    session = nansense_widgets.start(model)
+    session.watch("0", "1")
+    session.detach()
+
+    def loop() -> None:
+        for i in session.batches(range(6), phase="train"):
+            x = torch.ones(3, 2)
+            if i in (2, 4):
+                x[1, 0] = float("nan")
+            model(x)
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    for layer in ("0", "1"):
+        stats = session.watch_snapshot().stats[(layer, "train", 0)]
+        assert (stats.activations.nan, stats.activations.first_nonfinite) == (4, 2)
+        assert stats.gradients.first_nonfinite is None
+    session.close()

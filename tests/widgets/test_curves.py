@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from nansense_widgets.stats.curves import STATISTICS, layer_series
+from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 from nansense_widgets.widgets.figures import nice_ticks
 from nansense_widgets.widgets.views.curves import figure_specs, legend, newest_text
 from tests.driver import Driver, start_small
@@ -73,7 +75,7 @@ def test_numbers_are_those_of_the_statistics(collecting: Any) -> None:
         assert train["mean"][at] == stats.mean
         assert train["95%"][at] == stats.quantile(0.95)
         assert train["dead"][at] == stats.dead_channel_count
-    assert set(train) == {"epoch", "running", "batches", "dead", *STATISTICS}
+    assert set(train) == {"epoch", "running", "batches", "dead", "not finite", *STATISTICS}
     # An epoch of which only scalars are kept still has all of them.
     before = train["75%"][0]
     collecting.do("step_epoch")
@@ -167,7 +169,7 @@ def test_specs_keep_phases_and_statistics_apart(collecting: Any) -> None:
     assert [line.label for line in specs["gradient norm"].lines] == ["weight", "bias"]
     assert specs["dead"].whole
     assert not specs["activations"].whole
-    assert figure_specs(series, [])[0].lines == ()
+    assert "activations" not in {spec.key for spec in figure_specs(series, [])}
 
 
 def test_newest_numbers_are_said_in_words(collecting: Any) -> None:
@@ -207,3 +209,26 @@ def test_ticks_are_round_numbers_inside() -> None:
         assert low <= ticks.min() <= ticks.max() <= high
     assert nice_ticks(-0.1, 3.2, whole=True).tolist() == [0, 1, 2, 3]
     np.testing.assert_allclose(nice_ticks(0.0, 1.0), [0, 0.2, 0.4, 0.6, 0.8, 1])
+
+
+def test_what_is_not_finite_has_a_figure_and_draws_no_empty_lines() -> None:
+    session, loop = start_small()
+    driver = Driver(session, loop)
+    session.watch("0")
+    driver.do("step_epoch")
+    weight = next(p for p in driver.session.watch_snapshot().owned["0"])
+    assert weight == "0.weight"
+    watch = session.watch_snapshot()
+    broken = TensorStatsSnapshot(nan=7, posinf=1)
+    key = ("0", "train", 0)
+    stats = dict(watch.stats)
+    stats[key] = replace(stats[key], activations=broken)
+    specs = {
+        spec.key: spec
+        for spec in figure_specs(layer_series(replace(watch, stats=stats), "0", None), ["mean"])
+    }
+    [line] = specs["not finite"].lines
+    assert (line.label, line.values.tolist()) == ("activations", [8.0])
+    assert {line.phase for line in specs["activations"].lines} == {"val"}  # of training no value is finite
+    driver.finish()
+    session.close()

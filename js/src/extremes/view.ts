@@ -103,7 +103,7 @@ class ExtremesView implements CardView {
     setText(this.about, [content.note, lines.filter(Boolean).join("; ")].filter(Boolean).join(" \u00b7 "));
     const none = content.patches.length === 0;
     this.info.hidden = this.heads.hidden = none;
-    this.element.classList.toggle("stacked", this.width < 620);
+    this.element.classList.toggle("stacked", this.width < 780);
     const key = `${this.host.frame.theme} ${devicePixelRatio} ${this.width}`;
     if (this.drawn === key) return;
     this.drawn = key;

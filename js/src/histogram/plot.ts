@@ -93,7 +93,8 @@ export class Plot {
     this.picture.setAttribute("width", String(width));
     this.picture.setAttribute("height", String(HEIGHT + FOOT));
     const zeros = first?.bars.zero && heights.top ? " \u00b7 bar of zeros: its whole height is 100 %" : "";
-    setText(this.top, heights.top + zeros);
+    const hidden = axis.hidden ? ` \u00b7 ${shareText(axis.hidden)} are nearer to zero than ${tickText(axis.from)} and not drawn` : "";
+    setText(this.top, heights.top + zeros + hidden);
     const [drawn, outlined] = all;
     this.fill.setAttribute("d", drawn ? this.area(drawn.bars, drawn.n) : "");
     this.other.setAttribute("d", outlined ? this.outline(outlined.bars, outlined.n) : "");

@@ -22,6 +22,9 @@ const FILTERS: [ChannelFilter, string, string][] = [
   ["index", "by index\u2026", "Channels by number, such as 3, 8-12"],
 ];
 
+/** A count in a few letters: `47k`. */
+const short = (count: number): string => (count < 1e4 ? String(count) : count < 1e6 ? `${Math.floor(count / 1e3)}k` : `${Math.floor(count / 1e6)}M`);
+
 export interface RowsEvents {
   /** The rows of the other tensor are wanted. */
   kind(kind: Kind): void;
@@ -185,7 +188,7 @@ export class RowsPanel {
     const dead = new Set(rows.dead);
     const path = channels.map((channel, line) => (dead.has(channel) ? `M0 ${(line + 0.5) * TALL}H${wide}` : "")).join("");
     this.lines.replaceChildren(svg("path", { class: "rdead", d: path }), svg("path", { class: "hcur" }));
-    const marks = channels.map((channel) => [dead.has(channel) ? "dead" : "", rows.nonfinite[channel] ? `${formatCount(rows.nonfinite[channel] ?? 0)} NaN/Inf` : ""].filter(Boolean).join(" "));
+    const marks = channels.map((channel) => [dead.has(channel) ? "dead" : "", rows.nonfinite[channel] ? `${short(rows.nonfinite[channel] ?? 0)} NaN/Inf` : ""].filter(Boolean).join(" "));
     const key = JSON.stringify([channels, marks]);
     if (this.marks.dataset.key === key) return;
     this.marks.dataset.key = key;
@@ -243,7 +246,7 @@ export class RowsPanel {
     const ring = this.lines.querySelector(".hcur");
     ring?.setAttribute("d", cursor ? `M0 ${cursor.row * TALL}H${this.axis?.width ?? 0}v${TALL - 1}H0Z` : "");
     const channels = this.chosen.rows;
-    const dead = channels.filter((channel) => rows?.dead.includes(channel));
+    const dead = [...channels.filter((channel) => rows?.dead.includes(channel)), ...(rows?.dead ?? []).filter((channel) => channel >= (rows?.rows ?? 0))];
     this.heat.setAttribute("aria-label", `Rows of ${channels.length} ${rows?.axis ?? "channels"} of ${this.layer}${dead.length ? `; dead: ${indexText(dead)}` : ""}`);
     this.heat.setAttribute("aria-valuemin", "0");
     this.heat.setAttribute("aria-valuemax", String(Math.max(0, channels.length - 1)));

@@ -38,7 +38,7 @@ export function batchesText({ key, phase, epoch, batches, total, running }: Stat
 function cellText(numbers: Numbers, column: Column): string {
   if (numbers.missing) return column === "dead" || column === "bad" ? "" : "\u2013";
   if (column === "dead") return numbers.dead === null ? "" : `${numbers.dead}/${numbers.channels}`;
-  if (column === "bad") return [[numbers.nan, "NaN"], [numbers.posinf, "+Inf"], [numbers.neginf, "-Inf"]].filter(([n]) => n).map(([n, name]) => `${formatCount(n as number)} ${name}`).join(" ");
+  if (column === "bad") return [[numbers.nan, "NaN"], [numbers.posinf, "+Inf"], [numbers.neginf, "-Inf"]].filter(([n]) => n).map(([n, name]) => `${formatCount(n as number)} ${name}`).concat(numbers.since === null ? [] : [`since batch ${numbers.since + 1}`]).join("\n");
   const value = numbers[column];
   return value === null ? "\u2013" : formatScale(value);
 }

@@ -20,6 +20,8 @@ const BATCH = "batch";
 const DWELL = 120;
 const NARROW = 440;
 const SIDE_BY_SIDE = 780;
+/** Two columns more where values are not finite. */
+const ROOM_FOR_BAD = 240;
 
 class HistogramView implements CardView {
   readonly element: HTMLElement;
@@ -100,7 +102,8 @@ class HistogramView implements CardView {
     for (const element of this.element.children) if (element !== this.offer.element) (element as HTMLElement).hidden = !some;
     if (!content || !some) return;
     const card = this.element.closest<HTMLElement>(".card");
-    const form = (card?.clientWidth ?? 1000) <= NARROW ? "narrow" : this.width < SIDE_BY_SIDE ? "mid" : "wide";
+    const bad = content.rows.some(({ activations: a, gradients: g }) => [a, g].some((numbers) => numbers.nan + numbers.posinf + numbers.neginf > 0));
+    const form = (card?.clientWidth ?? 1000) <= NARROW ? "narrow" : this.width < SIDE_BY_SIDE + (bad ? ROOM_FOR_BAD : 0) ? "mid" : "wide";
     const [chosen, other] = content.figures;
     this.table.show(content.rows, content.chosen, other?.key ?? "", form);
     this.drawLegend(content, other);

@@ -16,6 +16,8 @@ export interface Numbers {
   nan: number;
   posinf: number;
   neginf: number;
+  /** Index of the batch with the first of these; null if that is not known. */
+  since: number | null;
   dead: number | null;
   channels: number | null;
 }

@@ -6,8 +6,10 @@ import importlib
 import threading
 from typing import Any
 
+import numpy as np
+
 from nansense_widgets.capture.snapshot import BatchSnapshot
-from nansense_widgets.stats.curves import DEAD, STATISTICS, STEPS, Series, layer_series
+from nansense_widgets.stats.curves import DEAD, NONFINITE, STATISTICS, STEPS, Series, layer_series
 from nansense_widgets.widgets import protocol, protocol_statistics
 from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
 from nansense_widgets.widgets.shown import ShownOutput
@@ -121,6 +123,8 @@ def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec
     for kind in ("activations", "gradients"):
         of_kind = [one for one in series if one.tensor == kind]
         specs += _figure(kind, kind.capitalize(), "value", of_kind, statistics, phases)
+    broken = [one for one in series if NONFINITE in one.values and one.values[NONFINITE].any()]
+    specs += _figure(NONFINITE, "Not finite", "values that are NaN or Inf", broken, [NONFINITE], phases, True)
     dead = [one for one in series if DEAD in one.values]
     specs += _figure(DEAD, "Dead channels", "channels", dead, [DEAD], phases)
     parameters = dict.fromkeys(one.tensor for one in series if one.tensor not in ("activations", "gradients"))
@@ -130,9 +134,7 @@ def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec
     for measure in STEPS:
         unit = {"gradient norm": "norm, mean over the steps", "update ratio": "ratio, mean over the steps"}
         stepped = [one for one in series if measure in one.values]
-        specs += _figure(
-            measure, measure.capitalize(), unit[measure], stepped, [measure], phases, by_tensor=True
-        )
+        specs += _figure(measure, measure.capitalize(), unit[measure], stepped, [measure], phases, True)
     return specs
 
 
@@ -170,7 +172,6 @@ def _figure(
     series: list[Series],
     names: list[str],
     phases: tuple[str, ...],
-    *,
     by_tensor: bool = False,
 ) -> list[FigureSpec]:
     order = list(dict.fromkeys(one.tensor for one in series))
@@ -185,8 +186,9 @@ def _figure(
         )
         for one in series
         for at, name in enumerate(names)
+        if np.isfinite(one.values[name]).any()  # of others the figure "not finite" tells
     )
-    return [FigureSpec(key, title, unit, lines, phases, whole=key == DEAD)] if series else []
+    return [FigureSpec(key, title, unit, lines, phases, whole=key in (DEAD, NONFINITE))] if lines else []
 
 
 def _color(name: str, at: int) -> str:

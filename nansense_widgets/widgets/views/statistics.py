@@ -185,6 +185,7 @@ def _numbers(stats: TensorStatsSnapshot, missing: str) -> protocol_statistics.Nu
         "nan": stats.nan,
         "posinf": stats.posinf,
         "neginf": stats.neginf,
+        "since": stats.first_nonfinite,
         "dead": stats.dead_channel_count,
         "channels": None if stats.alive is None else len(stats.alive),
     }
