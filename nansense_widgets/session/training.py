@@ -147,4 +147,10 @@ class Training(Standing):
             return
         self._capture.close()
         if not keep_state:
-            self._hub.keep_last_picture(then=self._capture.release)
+            self._hub.keep_last_picture(then=self._release)
+
+    def _release(self) -> None:
+        """Let go of what may be large; the widgets keep a small picture."""
+        if self._capture is not None:
+            self._capture.release()
+        self._stats.release()

@@ -84,6 +84,12 @@ class StatsCollector:
         self._parameters.clear()
         self.patches.kept.forget()
 
+    def release(self) -> None:
+        """Nothing will be collected or looked at any more."""
+        self.restart()
+        self._owned.clear()
+        self.patches = PatchCollector()
+
     def restrict_patches(self, layers: frozenset[str] | None) -> None:
         """Collect patches of these layers only; None: of all."""
         self.patches.layers = layers

@@ -180,8 +180,12 @@ class CurveFigure(TypedDict):
 
 
 class CurvesContent(TypedDict):
+    """All views of a widget show the same figures, and so the same statistics."""
+
     statistics: list[str]
     """All that can be drawn, in order."""
+    chosen: list[str]
+    """What is drawn."""
     phases: list[str]
     """In the order of their line styles: solid, dashed, dotted, dash-dotted."""
     partial: list[str]

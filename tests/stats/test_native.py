@@ -106,3 +106,25 @@ def test_without_a_compiler_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(build.BuildError, match="no-such-compiler"):
         build.build()
+
+
+@needs_library
+def test_an_interrupt_between_counting_and_taking_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tensor = torch.arange(8.0).view(4, 2)
+    (before,) = summarise(tensor, 1, 16, Expected())
+
+    empty = np.empty
+
+    def interrupting(shape: object, dtype: object = float) -> object:
+        if shape == (2, 2):  # the first array that is made after the counting
+            raise KeyboardInterrupt
+        return empty(shape, dtype)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patched:
+        patched.setattr(native.np, "empty", interrupting)
+        with pytest.raises(KeyboardInterrupt):
+            summarise(tensor, 1, 16, Expected())
+    (after,) = summarise(tensor, 1, 16, Expected())
+    np.testing.assert_array_equal(before.counts, after.counts)

@@ -214,18 +214,18 @@ def test_ticks_are_round_numbers_inside() -> None:
 def test_what_is_not_finite_has_a_figure_and_draws_no_empty_lines() -> None:
     session, loop = start_small()
     driver = Driver(session, loop)
-    session.watch("0")
+    session.watch("1")
     driver.do("step_epoch")
-    weight = next(p for p in driver.session.watch_snapshot().owned["0"])
-    assert weight == "0.weight"
+    weight = next(p for p in driver.session.watch_snapshot().owned["1"])
+    assert weight == "1.weight"
     watch = session.watch_snapshot()
     broken = TensorStatsSnapshot(nan=7, posinf=1)
-    key = ("0", "train", 0)
+    key = ("1", "train", 0)
     stats = dict(watch.stats)
     stats[key] = replace(stats[key], activations=broken)
     specs = {
         spec.key: spec
-        for spec in figure_specs(layer_series(replace(watch, stats=stats), "0", None), ["mean"])
+        for spec in figure_specs(layer_series(replace(watch, stats=stats), "1", None), ["mean"])
     }
     [line] = specs["not finite"].lines
     assert (line.label, line.values.tolist()) == ("activations", [8.0])

@@ -9,7 +9,6 @@ import { embed, type WidgetView } from "../lib/embed";
 import type { Card } from "../lib/protocol";
 import type { CurveFigure, CurvesContent, CurvesOptions } from "../lib/protocol_statistics";
 
-const FIRST = ["mean", "median", "5%", "95%"];
 const STYLES = ["solid", "dashed", "dotted", "dash-dotted"];
 
 /** What bqplot's view of a figure can do besides. */
@@ -87,7 +86,8 @@ class CurvesView implements CardView {
   readonly element: HTMLElement;
   private readonly scope = h("span");
   readonly tools = h("div", { class: "vt" }, this.scope);
-  private readonly statistics = new Set(FIRST);
+  /** What this view has asked for and not got yet. Other views show the same figures, and may choose too. */
+  private asked: string[] | null = null;
   private content: CurvesContent | null = null;
   private readonly offer: OfferLine;
   private readonly choices = h("div", { class: "cstats", role: "group", "aria-label": "Statistics" });
@@ -104,11 +104,12 @@ class CurvesView implements CardView {
   }
 
   options(): CurvesOptions {
-    return { statistics: [...this.statistics] };
+    return { statistics: this.asked };
   }
 
   receive(card: Card): void {
     this.content = card.content as CurvesContent;
+    if (String(this.asked) === String(this.content.chosen)) this.asked = null;
     setText(this.scope, scopeText(card));
   }
 
@@ -136,14 +137,15 @@ class CurvesView implements CardView {
     for (const box of this.boxes.values()) box.destroy();
   }
 
-  private drawChoices({ statistics }: CurvesContent): void {
+  private drawChoices({ statistics, chosen }: CurvesContent): void {
+    const drawn = this.asked ?? chosen;
+    for (const box of this.choices.querySelectorAll("input")) box.checked = drawn.includes(box.value);
     if (this.choices.childElementCount === statistics.length) return;
     this.choices.replaceChildren(
       ...statistics.map((name) => {
-        const box = h("input", { type: "checkbox", checked: this.statistics.has(name) });
+        const box = h("input", { type: "checkbox", value: name, checked: drawn.includes(name) });
         box.addEventListener("change", () => {
-          if (box.checked) this.statistics.add(name);
-          else this.statistics.delete(name);
+          this.asked = [...this.choices.querySelectorAll("input")].filter(({ checked }) => checked).map(({ value }) => value);
           this.host.frame.wantSoon();
         });
         return h("label", { class: "hcheck" }, box, name);

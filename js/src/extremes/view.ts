@@ -99,7 +99,7 @@ class ExtremesView implements CardView {
     for (const part of [this.bar, this.about, this.info, this.heads, this.rows]) part.hidden = !some;
     if (!content || !some) return;
     this.drawTools(content, alive);
-    const lines = [content.input && `of the input ${content.input}`, fieldText(content), poolText(content), content.about, content.nan ? `${formatCount(content.nan)} responses were NaN` : ""];
+    const lines = [content.input && `patches of ${content.input === "input" ? "the input" : `the input ${content.input}`}`, fieldText(content), poolText(content), content.about, content.nan ? `${formatCount(content.nan)} responses were NaN` : ""];
     setText(this.about, [content.note, lines.filter(Boolean).join("; ")].filter(Boolean).join(" \u00b7 "));
     const none = content.patches.length === 0;
     this.info.hidden = this.heads.hidden = none;
@@ -111,7 +111,7 @@ class ExtremesView implements CardView {
   }
 
   private drawTools(content: ExtremesContent, alive: boolean): void {
-    const entries = content.sources.map(({ key, phase, epoch, batches }): [string, string] => [key, `epoch ${epoch + 1}, ${phase} (${formatCount(batches)} batches)`]);
+    const entries = content.sources.map(({ key, phase, epoch, batches }): [string, string] => [key, `epoch ${epoch + 1}, ${phase} (${formatCount(batches)} ${batches === 1 ? "batch" : "batches"})`]);
     setOptions(this.sources, entries, content.chosen);
     this.choice.element.hidden = !content.averages;
     const last = content.first + content.patches.length;
@@ -150,11 +150,17 @@ class ExtremesView implements CardView {
       averaged: content.by === "average",
       range: values.reduce(([low, high], value): [number, number] => [Math.min(low, value), Math.max(high, value)], [Infinity, -Infinity] as [number, number]),
     };
+    if (cells.length && cells.every(({ value }) => value === 0)) {
+      const why = h("div", { class: "xside mut" }, icon("warn", 13), ` dead: every ${options.averaged ? "mean" : "response"} was 0`);
+      return h("div", { class: "xrow xdead", "data-channel": row.channel }, h("div", { class: "xch" }, h("span", {}, `ch ${row.channel}`)), why);
+    }
     const scale = this.heat && row.scale ? `${row.unsigned ? "0\u2026" : "\u00b1"}${formatScale(row.scale)}` : "";
     const ends = ENDS.map((end) => {
       const list = h("div", { class: "xend", role: "group", "aria-label": `channel ${row.channel}, ${end} responses` });
       row[end].forEach((cell, rank) => list.append(this.button(patchButton(cell, row, end, rank, options), row, cell, options.averaged)));
       if (!row[end].length) list.append(h("span", { class: "mut" }, "none"));
+      const [first] = row[end];
+      if (row[end].length > 1 && row[end].every(({ value }) => value === first?.value)) list.append(h("span", { class: "mut" }, "all equal: the first that came"));
       return h("div", { class: "xside" }, h("span", { class: "xword mut", "aria-hidden": "true" }, end), list);
     });
     return h("div", { class: "xrow", "data-channel": row.channel }, h("div", { class: "xch" }, h("span", {}, `ch ${row.channel}`), scale && h("span", { class: "mut" }, scale)), ...ends);

@@ -99,7 +99,8 @@ export interface InBin {
 }
 
 export interface CurvesOptions {
-  statistics: string[];
+  /** null: as they are. */
+  statistics: string[] | null;
 }
 
 export interface CurveLine {
@@ -120,7 +121,9 @@ export interface CurveFigure {
 }
 
 export interface CurvesContent {
+  /** All that can be drawn, in order; and what is. */
   statistics: string[];
+  chosen: string[];
   phases: string[];
   partial: string[];
   hint: string;

@@ -55,7 +55,7 @@ def fold(
         shift: where the mean is thought to be.
     """
     all_rows = min(channels, limit + 1)
-    counts, total, found = _scratch(all_rows), np.empty(RAW, np.int64), np.empty(11)
+    counts, total, found = _taken_scratch(all_rows), np.empty(RAW, np.int64), np.empty(11)
     table = _address(counts)
     _library.nansense_fold(
         values.data_ptr(), outer, channels, inner, limit, shift, table, _address(total), _address(found)
@@ -69,6 +69,7 @@ def fold(
         table, rows, all_rows, *ends, _address(first), None if special is None else _address(special),
         _address(spans[0]), _address(spans[1]),
     )  # fmt: skip
+    _KEPT.counts = counts
     return Folded(total, Rows(first, special, (ends[0], ends[2] - ZERO), spans), tuple(numbers))
 
 
@@ -87,12 +88,11 @@ def is_built() -> bool:
 _KEPT = threading.local()
 
 
-def _scratch(rows: int) -> npt.NDArray[np.uint32]:
-    """Rows of zeros; each call leaves them as zeros."""
+def _taken_scratch(rows: int) -> npt.NDArray[np.uint32]:
+    """Rows of zeros. They are put back when they are zeros again: an interrupt may come before that."""
     kept: npt.NDArray[np.uint32] | None = getattr(_KEPT, "counts", None)
-    if kept is None or len(kept) < rows:
-        kept = _KEPT.counts = np.zeros((rows, STRIDE), np.uint32)
-    return kept
+    _KEPT.counts = None
+    return np.zeros((rows, STRIDE), np.uint32) if kept is None or len(kept) < rows else kept
 
 
 def _address(array: npt.NDArray[Any]) -> int:

@@ -34,7 +34,9 @@ class CurvesView:
         """What is to be drawn of each layer that is looked at, until the main thread has."""
         self._pictures: dict[str, dict[str, CurvePicture]] = {}
         self._chosen: dict[str, list[str]] = {}
-        """Statistics that are drawn of each layer."""
+        """Statistics that are drawn of each layer, in all views: they show the same figures."""
+        self._changed = False
+        self._last: dict[str, protocol_statistics.CurvesContent] = {}
 
     def content(
         self,
@@ -49,15 +51,21 @@ class CurvesView:
             self._source.watch_snapshot(layers=[shown.layer]), shown.layer, running_epoch(self._source)
         )
         hint, offer = statistics_hint(self._source, shown.layer, bool(series))
-        if options["statistics"] is not None:
-            self._chosen[shown.layer] = [name for name in STATISTICS if name in (options["statistics"] or ())]
-        specs = figure_specs(series, self._chosen.get(shown.layer, list(FIRST)))
+        layer, asked = shown.layer, options["statistics"]
+        if not series and layer in self._last:  # released: the figures stay on the page as they were
+            return {**self._last[layer], "hint": hint, "offer": offer}
+        chosen = self._chosen.setdefault(layer, list(FIRST))
+        if asked is not None and asked != chosen:
+            chosen = self._chosen[layer] = [name for name in STATISTICS if name in asked]
+            self._changed = True
+        specs = figure_specs(series, chosen)
         importlib.import_module("bqplot")  # takes seconds, which the main thread is not to spend
         with self._lock:
             self._specs[shown.layer] = specs
         pictures = self._pictures.get(shown.layer, {})
-        return {
+        content: protocol_statistics.CurvesContent = {
             "statistics": list(STATISTICS),
+            "chosen": chosen,
             "phases": list(dict.fromkeys(one.phase for one in series if one.phase)),
             "partial": self._partial(series),
             "hint": hint,
@@ -76,6 +84,8 @@ class CurvesView:
                 if spec.key in pictures
             ],
         }
+        self._last[layer] = content
+        return content
 
     def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:
         """There is nothing to ask: the figures hold their numbers."""
@@ -90,7 +100,8 @@ class CurvesView:
         """Make and change the figures (main thread only); True if some are new."""
         with self._lock:
             waiting, self._specs = self._specs, {}
-        new = False
+        # Boxes in other views follow what one has chosen.
+        new, self._changed = self._changed, False
         for layer, specs in waiting.items():
             known = self._pictures.get(layer, {})
             pictures = dict(known)

@@ -89,8 +89,9 @@ class ExtremesView:
     def _hint(self, layer: str, some: bool) -> tuple[str, protocol_statistics.Offer]:
         scope = self._source.stats_scope
         if scope is StatsScope.NONE:
-            now = "no more: what was collected stays" if some else "with the statistics of whole epochs"
-            return f"Extreme patches are collected {now}.", "collect"
+            if some:
+                return "Extreme patches are no longer collected: what was collected stays.", "collect"
+            return "Extreme patches are collected with the statistics of whole epochs.", "collect"
         if scope is StatsScope.WATCHED and layer not in self._source.watched_layers:
             return "This layer is not watched, so none of its patches are collected.", "watch"
         if not some:

@@ -162,10 +162,15 @@ def statistics_hint(source: Source, layer: str, some: bool) -> tuple[str, protoc
     """Why a layer has no statistics (`some`: not more), and the action that would give them."""
     scope, status = source.stats_scope, source.status
     if status.word in ("closed", "disabled"):
-        return f"Nothing is collected any more: {status.detail}." if status.detail else "", ""
+        gone = "" if some else " What was collected has been released."
+        return f"Nothing is collected any more: {status.detail}.{gone}" if status.detail else "", ""
     if scope is StatsScope.NONE:
-        now = "no more: what was collected stays" if some else "yet"
-        return f"Statistics over whole epochs are not collected {now}.", "collect"
+        if some:
+            return (
+                "Statistics over whole epochs are no longer collected: what was collected stays.",
+                "collect",
+            )
+        return "Statistics over whole epochs are not collected yet.", "collect"
     if scope is StatsScope.WATCHED and layer not in source.watched_layers:
         return "This layer is not watched, so no batch goes into its statistics.", "watch"
     if not some:
