@@ -191,11 +191,10 @@ class ParameterWatch:
     def _read(self, optimizer: Optimizer) -> None:
         began = time.perf_counter()
         with unobserved():
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    name = self._names.get(id(parameter))
-                    if name is not None:
-                        self._take(name, parameter, optimizer)
+            for parameter in _parameters_of(optimizer):
+                name = self._names.get(id(parameter))
+                if name is not None:
+                    self._take(name, parameter, optimizer)
         self.seconds += time.perf_counter() - began
 
     def _take(self, name: str, parameter: torch.Tensor, owner: Optimizer | None) -> None:
@@ -265,6 +264,14 @@ class _Gradient:
         if self._gradient is None or self._gradient() is not gradient:
             return gradient is not None
         return _version(gradient) != self._version
+
+
+def _parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
+    """None of an optimizer that is only a shell around others."""
+    try:
+        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    except Exception:  # whatever a property of the user's raises
+        return []
 
 
 def _why_no_gradient(parameter: torch.Tensor) -> str:

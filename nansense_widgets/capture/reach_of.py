@@ -30,7 +30,6 @@ from nansense_widgets.capture.reach import (
 __all__ = ["reach_of_module", "reach_of_op"]
 
 NORMALISED = Pointwise("without normalisation statistics")
-CIRCULAR = "circular padding"
 
 
 def reach_of_module(module: nn.Module) -> Reach | None:
@@ -63,9 +62,12 @@ def reach_of_op(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Rea
 
 
 def _convolution(m: Any) -> Reach:
-    note = CIRCULAR if m.padding_mode == "circular" else ""
     size = len(m.kernel_size)
     padding = _padding(m.padding, m.kernel_size, m.dilation, size)
+    spans = zip(padding, m.kernel_size, m.dilation, strict=True)
+    # What mirrors less than half the window mirrors what the window sees anyway.
+    beyond = m.padding_mode == "reflect" and any(p > d * (k - 1) // 2 for p, k, d in spans)
+    note = f"{m.padding_mode} padding" if m.padding_mode == "circular" or beyond else ""
     return Window(m.kernel_size, m.stride, padding, m.dilation, transposed=m.transposed, note=note)
 
 
@@ -85,7 +87,8 @@ def _layer_norm(m: Any) -> Reach:
 
 def _padded(m: Any) -> Reach:
     by = (m.padding,) if isinstance(m.padding, int) else tuple(m.padding)
-    return _shift(by, "circular" if "Circular" in type(m).__name__ else "")
+    found = re.match("(Circular)|(Reflect)ion", type(m).__name__)
+    return _shift(by, (found[1] or found[2]).lower() if found else "")
 
 
 def _recurrent(m: Any) -> Reach:
@@ -341,7 +344,8 @@ def _pool(n: int, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Reac
 
 def _shift(by: tuple[Any, ...], mode: str) -> Reach:
     """`by` has (before, after) of the last axis first."""
-    return Shift(tuple(int(before) for before in by[-2::-2]), CIRCULAR if mode == "circular" else "")
+    note = f"{mode} padding" if mode in ("circular", "reflect") else ""
+    return Shift(tuple(int(before) for before in by[-2::-2]), note)
 
 
 def _padding(padding: Any, kernel: Sequence[int], dilation: Sequence[int], n: int) -> tuple[int, ...]:

@@ -101,6 +101,14 @@ class ReceptiveFields:
         shape = self._architecture.steps[self._start].shape
         return tuple(shape[axis] for axis in spatial_axes(self._architecture, self._start.layer, shape))
 
+    def sizes(self, name: str) -> Shape:
+        """Sizes of an input's axes that are neither batch nor channel, as traced; empty if it was not."""
+        steps = self._architecture.steps
+        shape = next((steps[call].shape for call in self._order if call.layer == name), None)
+        if shape is None:
+            return ()
+        return tuple(shape[axis] for axis in spatial_axes(self._architecture, name, shape))
+
     def keeps_samples(self, name: str) -> bool:
         """Whether a sample of the layer's output is computed from the same sample of an input, and no other.
 

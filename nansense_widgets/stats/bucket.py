@@ -22,6 +22,7 @@ class Bucket:
 
     def __init__(self, channel_axis: int | None, channel_limit: int) -> None:
         self._lock = threading.Lock()
+        self.axis = channel_axis
         self._activations = TensorStats(channel_axis, channel_limit)
         self._gradients = TensorStats(channel_axis, channel_limit)
         self._batches = 0

@@ -62,6 +62,10 @@ class StatsCollector:
         scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
         steps = StepWatch(self._parameters_of(layers, architecture, parameter), self._parameters, position)
         patches = self.patches.begin(position, layers, architecture, self.performance, item)
+        for layer in layers if patches is None else layers - patches.layers:
+            bucket = self._layers.find(layer, position.phase, position.epoch)
+            if bucket is not None and bucket.patches is not None:
+                bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
         return BatchFold(self.bucket, position, layers, scopes, architecture, steps, patches, partly)
 
     def _parameters_of(
@@ -93,9 +97,6 @@ class StatsCollector:
     def restrict_patches(self, layers: frozenset[str] | None) -> None:
         """Collect patches of these layers only; None: of all."""
         self.patches.layers = layers
-        for layer, bucket in self._layers.buckets():
-            if bucket.patches is not None and layers is not None and layer not in layers:
-                bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
 
     def sizes(self) -> Iterator[tuple[str, str, int]]:
         """What is held: kind, layer or parameter, bytes."""

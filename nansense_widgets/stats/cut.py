@@ -144,7 +144,7 @@ class Cutter:
                 fields, why = (), f"{type(error).__name__}: {error}"
             for field in fields:
                 if field.input == self._input and len(field.box) == len(sizes):
-                    if all(stop <= size for (_, stop), size in zip(field.box, sizes, strict=True)):
+                    if self._fields.sizes(self._input) == tuple(sizes):
                         return field
                     why = "the traced batch had another size"
         return ReceptiveField(self._input, everything, everything, why)

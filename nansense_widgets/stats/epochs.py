@@ -65,6 +65,12 @@ class Epochs(Generic[B, Snapshot]):
             self._thin(old, phase)
         return bucket
 
+    def newest(self, name: str) -> B | None:
+        """The bucket that was begun last."""
+        with self._lock:
+            whole = self._whole.get(name)
+            return next(reversed(whole.values())) if whole else None
+
     def has_epoch(self, name: str, epoch: int) -> bool:
         """Whether any phase of an epoch has been begun."""
         with self._lock:

@@ -18,7 +18,7 @@ from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
-from nansense_widgets.stats.patches import Given, PatchFold
+from nansense_widgets.stats.patches import MODEL, Given, PatchFold
 from nansense_widgets.stats.steps import StepWatch
 
 __all__ = ["BatchFold"]
@@ -58,7 +58,7 @@ class BatchFold:
         patches: PatchFold | None,
         partly: bool,
     ) -> None:
-        self.layers = layers if patches is None else layers | patches.listens_to
+        self.layers = layers | {MODEL} | (frozenset() if patches is None else patches.listens_to)
         self._folded = layers
         self._patches = patches
         self._steps = steps
@@ -105,6 +105,9 @@ class BatchFold:
                     self._patches.hear(layer, value)
                 except Exception as error:  # never an error in the user's forward
                     self._unheard = f"no patches: an input was not read: {type(error).__name__}: {error}"
+        if layer == MODEL:
+            # What reads a leaf has been called: the graph holds its node now, for as long as that is needed.
+            self._nodes.clear()
         if layer in self._folded:
             self._take(layer, value, again=False)
 
@@ -226,6 +229,10 @@ class BatchFold:
         bucket = self._bucket_of(output.layer, self._position, channel)
         if self._partly:
             bucket.note(PARTLY)
+        if bucket.axis != channel:
+            bucket.note(
+                "its axes were chosen anew in this epoch: channels are those of before until the next one"
+            )
         return bucket
 
 

@@ -62,11 +62,12 @@ class Origin:
         if len(found) != 2 or not isinstance(value, (tuple, list, Mapping)):
             return
         for (path, tensor), (_, other) in (found, found[::-1]):
-            if _is_label(tensor) and other.ndim > 0 and len(other) == len(tensor) and not _is_label(other):
+            more = other.ndim > 0 and len(other) == len(tensor) and other.numel() > tensor.numel()
+            if _is_label(tensor) and more and not _is_label(other):
                 self._labels = tensor.detach().reshape(-1).clone()
                 self._labelled = _Loaded(other)
                 key = path.strip(".[]'\"")
-                self._name = "target" if not key or key.isdigit() else key
+                self._name = key if key.isidentifier() else "target"
                 return
 
 

@@ -30,7 +30,7 @@ from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.responses import Responses
 from nansense_widgets.stats.samples import FULL, PLACES, Ledger, Samples, kind_of, sample_of
 
-__all__ = ["Given", "PatchCollector", "PatchFold"]
+__all__ = ["MODEL", "Given", "PatchCollector", "PatchFold"]
 
 MODEL = ""
 """The name under which the end of the model's own forward is heard."""

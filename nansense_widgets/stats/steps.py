@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
-from nansense_widgets.capture.values import unobserved, unreadable
+from nansense_widgets.capture.values import size_of, unobserved, unreadable
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import TensorStats
 from nansense_widgets.stats.epochs import Epochs
@@ -31,6 +31,11 @@ WAITING = 64
 """Values that may wait on an accelerator before they are fetched, all at once."""
 
 ROW = 256
+
+ROOM = 256 * 2**20
+"""Bytes of weights that are kept while an optimizer steps."""
+
+TOO_LARGE = "update ratio not measured: only 256 MiB of weights are kept for it at a time"
 
 _TINY, _HUGE = 1e-12, 1e15
 """Norms between these have squares that float32 can hold."""
@@ -96,6 +101,8 @@ class ParameterBucket:
         self._gradient, self._update = _Series(), _Series()
         self._weight = TensorStatsSnapshot()
         self._sampled: BatchPosition | None = None
+        self.stepped_at: BatchPosition | None = None
+        """The batch of the last step."""
         self._note = ""
 
     def sample(self, parameter: torch.Tensor, position: BatchPosition) -> None:
@@ -108,11 +115,13 @@ class ParameterBucket:
         with self._lock:
             self._weight, self._sampled = stats.snapshot(), position
 
-    def stepped(self, batch: int, gradient: Number | None, update: float | torch.Tensor) -> None:
+    def stepped(self, position: BatchPosition, gradient: Number | None, update: Number | None) -> None:
         with self._lock:
+            self.stepped_at = position
             if gradient is not None:
-                self._gradient.add(batch, gradient)
-            self._update.add(batch, update)
+                self._gradient.add(position.batch_idx, gradient)
+            if update is not None:
+                self._update.add(position.batch_idx, update)
 
     def note(self, why: str) -> None:
         self._note = why
@@ -160,7 +169,8 @@ class StepWatch:
         self._epochs = epochs
         self._position = position
         self._thread = threading.get_ident()
-        self._before: dict[str, torch.Tensor] = {}
+        self._before: dict[str, torch.Tensor | None] = {}
+        self._room = ROOM
         self._gradients: dict[str, Number] = {}
 
     def install(self) -> None:
@@ -169,6 +179,7 @@ class StepWatch:
             for name, parameter in self._parameters.items():
                 # One phase of an epoch tells its weights: others, as validation, do not change them.
                 if not self._epochs.has_epoch(name, self._position.epoch):
+                    self._end_last_epoch(name, parameter)
                     self._sample(name, parameter)
         OPTIMIZER_HOOKS.add(self)
 
@@ -185,6 +196,15 @@ class StepWatch:
                     if self._epochs.find(name, self._position.phase, self._position.epoch) is not None:
                         self._sample(name, parameter)
 
+    def _end_last_epoch(self, name: str, parameter: torch.Tensor) -> None:
+        """Its last batch may not have been known as such: what the weights are now they were at its end."""
+        last = self._epochs.newest(name)
+        if last is not None and last.stepped_at is not None:
+            try:
+                last.sample(parameter.detach(), last.stepped_at)
+            except Exception as error:
+                last.note(f"not sampled: {type(error).__name__}: {error}")
+
     def _bucket(self, name: str) -> ParameterBucket:
         phase, epoch = self._position.phase, self._position.epoch
         known = self._epochs.find(name, phase, epoch)
@@ -200,7 +220,7 @@ class StepWatch:
                 if closure is None and parameter.grad is None:
                     continue
                 try:
-                    self._before[name] = parameter.detach().clone()
+                    self._before[name] = self._copy(name, parameter)
                     if closure is None:  # a closure computes the gradients inside the step
                         self._read_gradient(name, parameter, optimizer)
                 except Exception as error:  # an instrument must not end the run
@@ -220,9 +240,14 @@ class StepWatch:
                     self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
 
     def _of(self, optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
+        """Its parameters that are looked at; none of an optimizer that is only a shell around others."""
         found = []
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
+        try:
+            parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        except Exception:
+            return []
+        for parameter in parameters:
+            if isinstance(parameter, torch.Tensor):
                 name = self._names.get(id(parameter))
                 if name is not None and not unreadable(parameter):
                     found.append((name, parameter))
@@ -240,11 +265,23 @@ class StepWatch:
         if name not in self._gradients:
             self._read_gradient(name, parameter, optimizer)
         before = self._before.pop(name)
-        size = norm(before)
-        change = norm(torch.sub(parameter.detach(), before, out=before))
-        # Of weights that are all zero, as biases often are at first, there is no ratio.
-        update = change / size if isinstance(size, torch.Tensor) or size else float("nan")
-        self._bucket(name).stepped(self._position.batch_idx, self._gradients.pop(name, None), update)
+        update: Number | None = None
+        if before is not None:
+            self._room += size_of(before)
+            size = norm(before)
+            change = norm(torch.sub(parameter.detach(), before, out=before))
+            # Of weights that are all zero, as biases often are at first, there is no ratio.
+            update = change / size if isinstance(size, torch.Tensor) or size else float("nan")
+        self._bucket(name).stepped(self._position, self._gradients.pop(name, None), update)
+
+    def _copy(self, name: str, parameter: torch.Tensor) -> torch.Tensor | None:
+        """The weights before a step, if there is room for them."""
+        weights = parameter.detach()
+        if size_of(weights) > self._room:
+            self._bucket(name).note(TOO_LARGE)
+            return None
+        self._room -= size_of(weights)
+        return weights.clone()
 
     def _sample(self, name: str, parameter: torch.Tensor) -> None:
         try:

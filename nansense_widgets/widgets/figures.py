@@ -90,6 +90,12 @@ class CurvePicture:
         """Id of the figure's model."""
         return str(self.figure.model_id)
 
+    def close(self) -> None:
+        """Let go of the widgets; the figure goes from the page too."""
+        marks = [mark for marks in self._marks.values() for mark in marks]
+        for widget in (self.figure, *marks, self._epochs, self._height, self._x, self._y):
+            widget.close()
+
     def update(self, spec: FigureSpec) -> None:
         """Show the lines of `spec`, which is of the same key."""
         phases = list(dict.fromkeys(line.phase for line in spec.lines))

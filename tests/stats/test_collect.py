@@ -58,7 +58,7 @@ def test_a_rewind_drops_the_steps_that_come_again() -> None:
             assert not epochs.has_epoch("w", 2)
         bucket = epochs.begin("w", "train", epoch, ParameterBucket)
         for batch in range(3):
-            bucket.stepped(batch, 1.0 + epoch, 0.1)
+            bucket.stepped(BatchPosition("train", epoch, batch), 1.0 + epoch, 0.1)
     found = epochs.snapshots()
     assert list(found) == [("w", "train", epoch) for epoch in range(4)]
     for (_, _, epoch), entry in found.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 from collections import defaultdict
 from typing import Any
 
@@ -355,4 +356,31 @@ def test_the_first_batch_with_a_value_that_is_not_finite_is_known() -> None:
         stats = session.watch_snapshot().stats[(layer, "train", 0)]
         assert (stats.activations.nan, stats.activations.first_nonfinite) == (4, 2)
         assert stats.gradients.first_nonfinite is None
+    session.close()
+
+
+def test_inputs_that_require_gradients_live_no_longer_for_it() -> None:
+    model = small_model()
+    session = nansense_widgets.start(model)
+    session.watch("1")
+    session.set_stats_scope("all")
+    session.request_snapshot()
+    session.detach()
+    alive: list[int] = []
+
+    def loop() -> None:
+        for _ in session.batches(range(2), phase="train"):
+            references = []
+            for _ in range(5):
+                x = torch.randn(2, 1, 4, 4, requires_grad=True)
+                references.append(weakref.ref(x))
+                model(x).sum().backward()
+                del x
+            alive.append(sum(reference() is not None for reference in references))
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert session.failure is None
+    assert alive[1] == 0  # the first batch is captured, and its inputs are kept for the patches
+    assert session.watch_snapshot().stats[("1", "train", 0)].gradients.n > 0
     session.close()

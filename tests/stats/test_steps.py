@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import nn
 
 import nansense_widgets
 from nansense_widgets import WatchSnapshot
+from nansense_widgets.stats import steps
 from nansense_widgets.stats.steps import norm
 from tests.driver import TIMEOUT_S
 
@@ -214,3 +216,77 @@ def test_sparse_gradients_have_norms() -> None:
     (entry,) = session.watch_snapshot().parameters.values()
     assert list(entry.gradient_norm.values) == pytest.approx(norms, rel=1e-6)
     session.close()
+
+
+def test_weights_of_an_epoch_of_unknown_length_are_those_of_its_end() -> None:
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    session = nansense_widgets.start(net)
+    session.watch("0")
+    session.request_snapshot()
+    session.detach()
+    ends: list[torch.Tensor] = []
+
+    def loop() -> None:
+        torch.manual_seed(2)
+        for _ in session.epochs(3):
+            for x in session.batches((torch.randn(4, 6) for _ in range(4)), phase="train"):
+                optimizer.zero_grad()
+                net(x).square().mean().backward()
+                optimizer.step()
+            ends.append(net.get_parameter("0.weight").detach().clone())
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    history = session.watch_snapshot().weight_history("0")["0.weight"]
+    for epoch, weight in history[:2]:
+        assert weight.mean == pytest.approx(float(ends[epoch].double().mean()), rel=1e-6)
+    sampled = session.watch_snapshot().parameters[("0.weight", "train", 0)].sampled
+    assert sampled is not None
+    assert sampled.batch_idx == 3
+    session.close()
+
+
+def test_weights_that_are_too_large_have_no_ratio_and_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steps, "ROOM", 100)
+    net = model()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def body(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    stats = run(net, body, ("0",))
+    large, small = (stats.parameters[(name, "train", 2)] for name in ("0.weight", "0.bias"))
+    assert (large.update_ratio.steps, large.gradient_norm.steps) == (0, 5)
+    assert "256 MiB" in large.note
+    assert small.update_ratio.steps == 5
+
+
+class Shell(torch.optim.Optimizer):
+    """Holds other optimizers, and has no groups of its own."""
+
+    def __init__(self, *optimizers: torch.optim.Optimizer) -> None:
+        self.optimizers = optimizers
+        self.defaults: dict[str, Any] = {}
+        self._optimizer_step_pre_hooks = OrderedDict()
+        self._optimizer_step_post_hooks = OrderedDict()
+        self._patch_step_function()
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+
+def test_an_optimizer_without_groups_is_only_a_shell() -> None:
+    net = model()
+    shell = Shell(torch.optim.SGD(net.parameters(), lr=0.1))
+
+    def body(x: torch.Tensor) -> None:
+        net.zero_grad()
+        net(x).square().mean().backward()
+        shell.step()
+
+    stats = run(net, body, ("0",))
+    assert stats.parameters[("0.weight", "train", 2)].update_ratio.steps == 5

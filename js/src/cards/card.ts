@@ -30,6 +30,9 @@ export class LayerCard {
   private leaf = 0;
   private awaitsMaps = false;
   private data: Card | null = null;
+  /** Numbers of the snapshots that each view has been told of last, and of the last one of all. */
+  private readonly seen = new Map<string, number>();
+  private latest = -1;
   private key: ViewName;
   private readonly panels = new Map<ViewName, Panel>();
   private readonly subtitle = h("span", { class: "cls" });
@@ -118,7 +121,9 @@ export class LayerCard {
     if (card.calls > 0) this.call = Math.min(this.call, card.calls);
     this.leaf = Math.max(0, Math.min(this.leaf, card.leaves.length - 1));
     // An answer to what was wanted before another tab was chosen.
+    this.latest = snapshot;
     if (card.view === this.key) {
+      this.seen.set(this.key, snapshot);
       this.failed.hidden = !card.failed;
       setText(this.failed, card.failed);
       (this.panels.get(this.key) as Panel).element.hidden = card.failed !== "";
@@ -198,8 +203,11 @@ export class LayerCard {
     this.leaves.hidden = data.leaves.length <= 1 || !ofOneCall;
     setOptions(this.leaves, data.leaves.map((name, i) => [String(i), name.slice(this.layer.length) || "output"]), String(this.leaf));
     this.leaves.title = data.leaves[this.leaf] ?? "";
-    this.note.hidden = !data.note;
-    setText(this.note, data.note);
+    // With the kernel gone, a tab that was not open at the end shows what it had when it was.
+    const old = !this.host.frame.alive() && (this.seen.get(this.key) ?? -1) !== this.latest;
+    const note = [data.note, old && "As it was at an earlier batch than the others: the kernel is gone."].filter(Boolean).join(" ");
+    this.note.hidden = !note;
+    setText(this.note, note);
     this.options.update(data, this.view.part, this.host.frame.alive());
   }
 }

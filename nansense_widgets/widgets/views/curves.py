@@ -18,6 +18,9 @@ from nansense_widgets.widgets.views.statistics import finite, running_epoch, sta
 
 __all__ = ["CurvesView", "figure_specs", "legend", "newest_text"]
 
+MOST_LAYERS = 24
+"""Layers whose figures are kept: each is some dozens of widgets. Those looked at last stay."""
+
 FIRST = ("mean", "median", "5%", "95%")
 """Drawn until somebody chooses."""
 
@@ -111,7 +114,12 @@ class CurvesView:
                 else:
                     pictures[spec.key] = CurvePicture(spec)
                     new = True
+            self._pictures.pop(layer, None)
             self._pictures[layer] = pictures  # whole: the painter thread reads it meanwhile
+        for layer in list(self._pictures)[:-MOST_LAYERS]:
+            if layer not in waiting:
+                for picture in self._pictures.pop(layer).values():
+                    picture.close()
         return new
 
     def _partial(self, series: list[Series]) -> list[str]:
