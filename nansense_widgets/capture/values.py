@@ -9,7 +9,18 @@ import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.utils._python_dispatch import _disable_current_modes
 
-__all__ = ["Budget", "Kept", "copied", "keep", "size_of", "to_cpu", "unobserved", "unreadable", "unscale"]
+__all__ = [
+    "Budget",
+    "Kept",
+    "copied",
+    "keep",
+    "memoryless",
+    "size_of",
+    "to_cpu",
+    "unobserved",
+    "unreadable",
+    "unscale",
+]
 
 TENSOR_BYTES = 64 * 2**20
 """Of a larger tensor only the first samples are kept: a copy of everything could take the run's memory."""
@@ -136,4 +147,39 @@ def unreadable(tensor: torch.Tensor) -> str:
         return "not captured: inside a torch.func transform the values belong to the transform"
     if tensor.is_nested:
         return "not captured: nested tensors are not drawn"
+    if _is_freed(tensor):
+        return "not captured: its memory has been freed"
     return ""
+
+
+def memoryless(tensor: torch.Tensor) -> str:
+    """Why a tensor's memory cannot be read directly, or an empty string.
+
+    A subclass may hold its values in other tensors; torch's functions know, but there is no address to read at.
+    """
+    if tensor.layout is torch.strided and tensor.numel() and not tensor._is_zerotensor():
+        with torch._C.DisableTorchFunction():
+            try:
+                if tensor.data_ptr():
+                    return ""
+            except RuntimeError:  # some say so at once
+                pass
+        return f"not collected: a {type(tensor).__name__} holds its values in other tensors"
+    return ""
+
+
+def _is_freed(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's storage no longer has room for it: sharding and offloading resize it to nothing."""
+    if tensor.layout is not torch.strided or not tensor.numel() or tensor._is_zerotensor():
+        return False
+    try:
+        held = tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):  # a subclass without a storage
+        return False
+    last = tensor.storage_offset() + sum(
+        (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return (
+        held < (last + 1) * tensor.element_size()
+        and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    )

@@ -15,7 +15,7 @@ from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import TENSOR_BYTES, Budget, unobserved, unreadable, unscale
+from nansense_widgets.capture.values import TENSOR_BYTES, Budget, memoryless, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
 from nansense_widgets.stats.patches import MODEL, Given, PatchFold
@@ -124,7 +124,7 @@ class BatchFold:
         listens = tensor.requires_grad and torch.is_grad_enabled()
         with unobserved():
             try:
-                if why := unreadable(tensor) or _sparse(tensor):
+                if why := unreadable(tensor) or _sparse(tensor) or memoryless(tensor):
                     self._bucket(output).note(why)
                     return
                 # A scope gives what the last layer in it gave. Other layers that give the same tensor may
@@ -156,6 +156,10 @@ class BatchFold:
             try:
                 _, aside = self._passes.current()
                 if aside or _sparse(gradient):
+                    return
+                if why := memoryless(gradient):
+                    for output in outputs:
+                        self._bucket(output).note(why)
                     return
                 scale = self._scaling.scale
                 plain = gradient if scale is None else unscale(gradient, scale)

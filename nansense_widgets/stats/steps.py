@@ -12,7 +12,7 @@ import torch
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
-from nansense_widgets.capture.values import size_of, unobserved, unreadable
+from nansense_widgets.capture.values import memoryless, size_of, unobserved, unreadable
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import TensorStats
 from nansense_widgets.stats.epochs import Epochs
@@ -107,7 +107,7 @@ class ParameterBucket:
 
     def sample(self, parameter: torch.Tensor, position: BatchPosition) -> None:
         """Take the weights as they are now."""
-        if why := unreadable(parameter):
+        if why := unreadable(parameter) or memoryless(parameter):
             self._note = why
             return
         stats = TensorStats(None)
@@ -249,7 +249,7 @@ class StepWatch:
         for parameter in parameters:
             if isinstance(parameter, torch.Tensor):
                 name = self._names.get(id(parameter))
-                if name is not None and not unreadable(parameter):
+                if name is not None and not (unreadable(parameter) or memoryless(parameter)):
                     found.append((name, parameter))
         return found
 

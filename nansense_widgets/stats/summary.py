@@ -135,6 +135,8 @@ def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
 def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
     tensor = tensor.detach()
+    if tensor._is_zerotensor():
+        tensor = tensor.clone()  # it has no memory until then
     if tensor.is_quantized:
         tensor = tensor.dequantize()
     if tensor.is_complex():

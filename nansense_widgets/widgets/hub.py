@@ -34,6 +34,7 @@ class Hub:
         self.painter = Painter()
         self.publisher = Publisher(self._refresh)
         self._widgets: dict[str, SessionWidget] = {}
+        self._stage: tuple[str, tuple[str, int] | None] | None = None
 
     def widget(self, key: str, kind: Callable[..., W], **arguments: Any) -> W:
         """The widget of a key, made the first time and kept up to date from then on (main thread).
@@ -48,9 +49,18 @@ class Hub:
         return cast("W", known)
 
     def changed(self) -> None:
-        """Something small changed (any thread, returns at once)."""
-        if self._widgets:
-            self.publisher.poke()
+        """Something small changed (any thread, returns at once).
+
+        Another phase or epoch, and the end of the loop, bring new statistics although no batch is shown.
+        """
+        if not self._widgets:
+            return
+        position = self.source.live_position
+        stage = (self.source.status.word, position and (position.phase, position.epoch))
+        if stage != self._stage:
+            self._stage = stage
+            self.redraw()
+        self.publisher.poke()
 
     def redraw(self) -> None:
         """What is shown is to be shown in another way (any thread, returns at once)."""

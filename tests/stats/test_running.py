@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -383,4 +384,72 @@ def test_inputs_that_require_gradients_live_no_longer_for_it() -> None:
     assert session.failure is None
     assert alive[1] == 0  # the first batch is captured, and its inputs are kept for the patches
     assert session.watch_snapshot().stats[("1", "train", 0)].gradients.n > 0
+    session.close()
+
+
+class Wrapped(torch.Tensor):
+    """Holds its values in another tensor, as sharded and quantised ones do."""
+
+    inner: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, inner: torch.Tensor) -> Wrapped:
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined]
+        made.inner = inner
+        return made  # type: ignore[no-any-return]
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        plain = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
+        return func(*plain, **(kwargs or {}))
+
+
+def freed(x: torch.Tensor) -> torch.Tensor:
+    y = x.detach().clone()
+    y.untyped_storage().resize_(0)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda x: Wrapped(x.detach()), "a Wrapped holds its values in other tensors"),
+        (lambda x: torch.masked.masked_tensor(x.detach(), x.detach() > 0), "a MaskedTensor holds its values"),
+        (freed, "its memory has been freed"),
+    ],
+    ids=["wrapper", "masked", "freed"],
+)
+def test_values_that_have_no_memory_of_their_own_are_passed_over(
+    make: Callable[[torch.Tensor], torch.Tensor], why: str
+) -> None:
+    class Aside(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return make(x)
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.aside = nn.Linear(4, 4), Aside()
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.aside(x)
+            return self.fc(x)
+
+    model = Net()
+    session = nansense_widgets.start(model)
+    session.set_stats_scope("all")
+    session.watch("aside", "fc")
+    session.request_snapshot()
+    session.detach()
+
+    def loop() -> None:
+        for x in session.batches([torch.randn(3, 4) for _ in range(3)], phase="train"):
+            model(x).sum().backward()
+
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert session.failure is None
+    stats = session.watch_snapshot().stats
+    assert why in stats[("aside", "train", 0)].note
+    assert stats[("fc", "train", 0)].activations.n == 36
     session.close()
