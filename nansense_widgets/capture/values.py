@@ -155,7 +155,7 @@ def unreadable(tensor: torch.Tensor) -> str:
 def memoryless(tensor: torch.Tensor) -> str:
     """Why a tensor's memory cannot be read directly, or an empty string.
 
-    A subclass may hold its values in other tensors; torch's functions know, but there is no address to read at.
+    A subclass may hold its values in other tensors: functions of torch know them, but no address does.
     """
     if tensor.layout is torch.strided and tensor.numel() and not tensor._is_zerotensor():
         with torch._C.DisableTorchFunction():
@@ -176,10 +176,7 @@ def _is_freed(tensor: torch.Tensor) -> bool:
         held = tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):  # a subclass without a storage
         return False
-    last = tensor.storage_offset() + sum(
-        (n - 1) * step for n, step in zip(tensor.shape, tensor.stride(), strict=True)
-    )
-    return (
-        held < (last + 1) * tensor.element_size()
-        and type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    )
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
+    own = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+    return own and held < (last + 1) * tensor.element_size()

@@ -62,6 +62,11 @@ class InputConfig:
             return None
         return np.broadcast_to(values, channels)
 
+    def is_given(self, which: Literal["mean", "std"], name: str) -> bool:
+        """Whether the user gave means or deviations for an input."""
+        given = self.mean if which == "mean" else self.std
+        return (given.get(name) if isinstance(given, Mapping) else given) is not None
+
     def transform_for(self, name: str) -> InputTransform | None:
         """The transform of one input."""
         found = self.transform.get(name) if isinstance(self.transform, Mapping) else self.transform

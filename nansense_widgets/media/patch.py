@@ -163,6 +163,8 @@ class PatchPainter:
     def _denormalised(self, values: Floats) -> Floats:
         mean, std = (self.inputs.numbers(which, self.name, len(values)) for which in ("mean", "std"))
         if mean is None and std is None:
+            if self.inputs.is_given("mean", self.name) or self.inputs.is_given("std", self.name):
+                self._say(f"input_mean or input_std has not one value, nor {len(values)}: not undone")
             return values
         self._say("with input_mean and input_std undone")
         shape = (-1, 1, 1)

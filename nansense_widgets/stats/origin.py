@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, IterableDataset, SequentialSampler, default_collate
 
 from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.values import unreadable
 from nansense_widgets.run.item import LoaderItem
 
 __all__ = ["Origin"]
@@ -99,7 +100,8 @@ class _Loaded:
 def _is_label(tensor: torch.Tensor) -> bool:
     whole = not (tensor.is_floating_point() or tensor.is_complex())
     one_each = tensor.ndim == 1 or (tensor.ndim == 2 and tensor.shape[1] == 1)
-    return whole and one_each and 0 < tensor.numel() <= LABELS and tensor.layout is torch.strided
+    plain = tensor.layout is torch.strided and not unreadable(tensor)
+    return whole and one_each and plain and 0 < tensor.numel() <= LABELS
 
 
 def _first_index(item: LoaderItem) -> int | None:

@@ -61,7 +61,13 @@ class PatchCollector:
     ) -> PatchFold | None:
         """What one batch's patches go into; None if no layer wants any."""
         wanted = layers if self.layers is None else layers & self.layers
-        return PatchFold(self, position, wanted, architecture, settings, Origin(item)) if wanted else None
+        if not wanted:
+            return None
+        try:
+            origin = Origin(item)
+        except Exception:  # an item that cannot be looked into: samples have no labels
+            origin = Origin(None)
+        return PatchFold(self, position, wanted, architecture, settings, origin)
 
     def fields(self, architecture: Architecture, layer: str, call: int) -> ReceptiveFields:
         """The receptive fields of a layer's call, computed once for each state of the architecture."""
@@ -233,11 +239,14 @@ class PatchFold:
             here = f"the layer gives {batch} samples, its input {source.name} has {source.samples}"
             builder.note = f"no patches: {here}"
             return
-        if builder.is_empty and not self._collector.ledger.has_room_for(
-            self._bound(source, axes, tensor, builder.settings)
-        ):
+        bound = self._bound(source, axes, tensor, builder.settings) if builder.is_empty else 0
+        if not self._collector.ledger.has_room_for(bound):
             builder.refused = True
-            builder.note = f"no patches: {FULL}"
+            less = "a lower channel_limit or samples_per_channel (set_watch_performance) takes less"
+            builder.note = (
+                f"no patches: those of this layer may come to {bound / 2**20:,.0f} MiB, and all of a session "
+                f"may take {self._collector.ledger.limit // 2**20} MiB; {less}"
+            )
             return
         settings = builder.settings
         responses = Responses.of(tensor, axes, settings.channel_limit, averages=settings.average_galleries)

@@ -69,7 +69,14 @@ class CurvePicture:
 
         self._bqplot = bqplot
         self._x, self._y = bqplot.LinearScale(), bqplot.LinearScale()
-        grid = {"grid_lines": "solid", "grid_color": "#80808033", "color": "#80808080"}
+        # Grey is read on white and on black, in files too, where the styles of the page are not.
+        grid = {
+            "grid_lines": "solid",
+            "grid_color": "#80808033",
+            "color": "#80808080",
+            "label_color": OTHER,
+            "tick_style": {"fill": OTHER, "font-size": "10px"},
+        }
         self._epochs = bqplot.Axis(scale=self._x, label="epoch", tick_format="d", **grid)
         self._height = bqplot.Axis(scale=self._y, orientation="vertical", **grid)
         self._marks: dict[str, tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter]] = {}

@@ -394,7 +394,7 @@ class Wrapped(torch.Tensor):
 
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> Wrapped:
-        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined]
+        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined]  # noqa: SLF001
         made.inner = inner
         return made  # type: ignore[no-any-return]
 

@@ -14,6 +14,8 @@ import { filterChannels, indexText, parseIndices, rowCounts, SATURATED, type Cha
 import { shareText, valuesText } from "./plot";
 
 const TALL = 12;
+/** Of very many channels all rows fit on a screen. */
+const ALL_TALL = 480;
 const FILTERS: [ChannelFilter, string, string][] = [
   ["all", "all", "All channels that have a histogram of their own"],
   ["dead", "dead", "Every value of the channel was zero; of all channels"],
@@ -52,6 +54,7 @@ export class RowsPanel {
   private counts: Float32Array = new Float32Array(0);
   private chosen: Chosen = { rows: [], beyond: [] };
   private axis: Axis | null = null;
+  private tall = TALL;
   private cursor: { row: number; x: number } | null = null;
 
   constructor(
@@ -71,7 +74,7 @@ export class RowsPanel {
     this.heat.append(this.lines);
     this.heat.addEventListener("pointermove", (event) => {
       const box = this.heat.getBoundingClientRect();
-      this.point({ row: Math.floor((event.clientY - box.top) / TALL), x: event.clientX - box.left });
+      this.point({ row: Math.floor((event.clientY - box.top) / this.tall), x: event.clientX - box.left });
     });
     this.heat.addEventListener("pointerleave", () => this.point(null));
     this.heat.addEventListener("blur", () => this.point(null));
@@ -115,7 +118,7 @@ export class RowsPanel {
     const filter = this.filter.value;
     const parts: string[] = [];
     if (rows && !rows.missing) {
-      if (rows.rows < rows.channels) parts.push(`first ${rows.rows} of ${formatCount(rows.channels)} ${rows.axis} have rows`);
+      if (rows.rows < rows.channels) parts.push(`first ${rows.rows} of ${formatCount(rows.channels)} ${rows.axis} have rows (more, from the next phase on: session.set_watch_performance(channel_limit=${Math.min(4096, rows.channels)}))`);
       if (chosen.beyond.length) parts.unshift(`${filter === "dead" ? "dead, without a row" : "without a row"}: ${indexText(chosen.beyond)}`);
       if (!chosen.rows.length && !chosen.beyond.length) parts.unshift(filter === "index" ? `no ${rows.axis} of these numbers` : `none of the ${filter === "dead" ? formatCount(rows.channels) : rows.rows} ${rows.axis} is ${filter === "non-finite" ? "not finite" : filter}`);
     }
@@ -132,6 +135,8 @@ export class RowsPanel {
     const rows = this.rows as ChannelRows;
     const { rows: channels } = this.chosen;
     const wide = Math.max(40, width - 20 - 78 - 12);
+    this.tall = Math.max(3, Math.min(TALL, Math.floor(ALL_TALL / (channels.length || 1))));
+    this.grid.style.setProperty("--tall", `${this.tall}px`);
     const counts = channels.map((channel) => this.row(channel));
     // One axis and one scale for all channels, whichever are shown.
     const everywhere = Array.from({ length: rows.rows }, (_, channel) => this.row(channel));
@@ -152,11 +157,11 @@ export class RowsPanel {
     const lut = lutFor(this.frame.theme, true);
     const ratio = devicePixelRatio;
     const columns = Math.max(1, Math.round(wide * ratio));
-    const tall = Math.round(TALL * ratio);
+    const tall = Math.round(this.tall * ratio);
     this.canvas.width = columns;
     this.canvas.height = Math.max(1, tall * channels.length);
     this.canvas.style.width = `${wide}px`;
-    this.canvas.style.height = `${TALL * channels.length}px`;
+    this.canvas.style.height = `${this.tall * channels.length}px`;
     const places = Array.from({ length: columns }, (_, i) => {
       const { sign, magnitude } = axis.at((i + 0.5) / ratio);
       return { sign, bin: binOf(magnitude) };
@@ -182,17 +187,18 @@ export class RowsPanel {
   }
 
   private drawMarks(rows: ChannelRows, channels: number[], wide: number): void {
-    const height = TALL * channels.length;
+    const height = this.tall * channels.length;
     this.lines.setAttribute("width", String(wide));
     this.lines.setAttribute("height", String(height));
     const dead = new Set(rows.dead);
-    const path = channels.map((channel, line) => (dead.has(channel) ? `M0 ${(line + 0.5) * TALL}H${wide}` : "")).join("");
+    const path = channels.map((channel, line) => (dead.has(channel) ? `M0 ${(line + 0.5) * this.tall}H${wide}` : "")).join("");
     this.lines.replaceChildren(svg("path", { class: "rdead", d: path }), svg("path", { class: "hcur" }));
     const marks = channels.map((channel) => [dead.has(channel) ? "dead" : "", rows.nonfinite[channel] ? `${short(rows.nonfinite[channel] ?? 0)} NaN/Inf` : ""].filter(Boolean).join(" "));
-    const key = JSON.stringify([channels, marks]);
+    const key = JSON.stringify([channels, marks, this.tall]);
     if (this.marks.dataset.key === key) return;
     this.marks.dataset.key = key;
-    this.labels.replaceChildren(...channels.map((channel) => h("span", {}, String(channel))));
+    const every = Math.ceil(11 / this.tall);
+    this.labels.replaceChildren(...channels.map((channel, line) => h("span", {}, line % every ? "" : String(channel))));
     this.marks.replaceChildren(
       ...channels.map((channel, line) => {
         const mark = marks[line] ?? "";
@@ -244,7 +250,7 @@ export class RowsPanel {
     const text = cursor ? this.text(cursor) : "";
     setText(this.readout, text);
     const ring = this.lines.querySelector(".hcur");
-    ring?.setAttribute("d", cursor ? `M0 ${cursor.row * TALL}H${this.axis?.width ?? 0}v${TALL - 1}H0Z` : "");
+    ring?.setAttribute("d", cursor ? `M0 ${cursor.row * this.tall}H${this.axis?.width ?? 0}v${this.tall - 1}H0Z` : "");
     const channels = this.chosen.rows;
     const dead = [...channels.filter((channel) => rows?.dead.includes(channel)), ...(rows?.dead ?? []).filter((channel) => channel >= (rows?.rows ?? 0))];
     this.heat.setAttribute("aria-label", `Rows of ${channels.length} ${rows?.axis ?? "channels"} of ${this.layer}${dead.length ? `; dead: ${indexText(dead)}` : ""}`);

@@ -56,8 +56,13 @@ export async function embed(manager: WidgetManager, id: string, host: HTMLElemen
     destroy: () => {
       sizes.disconnect();
       follow.cancel();
-      tell("before-detach");
-      view.remove();
+      // A page that has dropped our element already has nothing left to detach: Lumino would throw.
+      if (host.isConnected) tell("before-detach");
+      try {
+        view.remove();
+      } catch (error) {
+        console.debug("bqplot's figure was gone already", error);
+      }
     },
   };
 }

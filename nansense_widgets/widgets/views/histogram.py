@@ -60,6 +60,8 @@ class HistogramView:
             hint = f"{hint} Nor is there a current batch to show: {shown.why or NO_VALUES}."
         elif options["source"] not in ("", chosen) and not options["source"].endswith(":"):
             hint = f"{_said(options['source'])} is not kept any more, or has no values yet. {hint}"
+        if chosen and known.rows[chosen].note:  # such as: only captured batches
+            hint = f"{hint} {known.rows[chosen].note[:1].upper()}{known.rows[chosen].note[1:]}."
         return {
             "rows": [known.row(key) for key in known.rows],
             "chosen": chosen,
