@@ -117,7 +117,11 @@ class BatchFold:
             self._take(layer, value, again=True)
 
     def _take(self, layer: str, value: Any, *, again: bool) -> None:
-        path, tensor = next(leaves(value), ("", None))
+        try:
+            path, tensor = next(leaves(value), ("", None))
+        except Exception as error:  # a container of the user's own that cannot be looked into
+            self._bucket(_Output(layer, "", 0)).note(f"not collected: {type(error).__name__}: {error}")
+            return
         if tensor is None:
             return
         output = _Output(layer, path, tensor.ndim)
