@@ -237,12 +237,48 @@ def _stack(_: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Rea
 def _product(found: re.Match[str], args: Sequence[Any], _: dict[str, Any]) -> Reach:
     if len(args) > 1 and isinstance(args[1], nn.Parameter) and args[1].ndim <= 2:
         return Along((-1,))
-    return Everything(f"{found[0]} taken to see all", keeps=0)
+    note = f"{found[0]} taken to see all"
+    if found[0] == "einsum":
+        return Everything(note, keeps=0 if _einsum_keeps_first(args) else None)
+    left, right = args[-2:]
+    # A square matrix on the left may mix samples, as the adjacency of a graph does; else it can only be seen.
+    batched = left.ndim > 2 and right.ndim > 2
+    return Everything(note, keeps=0 if batched or left.shape[0] != left.shape[-1] else None)
+
+
+def _einsum_keeps_first(args: Sequence[Any]) -> bool:
+    """Whether the first axis of the result is that of each operand, or of another size than theirs."""
+    equation, tensors = args[0], args[1:]
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+        return False
+    given, result = equation.replace(" ", "").split("->")
+    operands = given.split(",")
+    sizes = {
+        letter: n
+        for axes, t in zip(operands, tensors, strict=True)
+        for letter, n in zip(axes, t.shape, strict=True)
+    }
+    return bool(result) and all(
+        axes[:1] == result[0] or (axes and sizes[axes[0]] != sizes[result[0]]) for axes in operands
+    )
+
+
+def _setitem(_: re.Match[str], args: Sequence[Any], __: dict[str, Any]) -> Reach:
+    first = args[1][0] if isinstance(args[1], tuple) and args[1] else args[1]
+    whole = first is ... or (isinstance(first, slice) and first == slice(None))
+    return Everything("assignment taken to see all", keeps=0 if whole else None)
+
+
+def _repeated(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
+    times = args[1:] or tuple(kwargs.values())
+    first = times[0][0] if times and isinstance(times[0], (tuple, list)) else times[0] if times else 0
+    return Everything(f"{found[0]} taken to see all", keeps=0 if first == 1 else None)
 
 
 def _pick(found: re.Match[str], args: Sequence[Any], kwargs: dict[str, Any]) -> Reach:
     """`gather(x, dim, index)` and its like: values come from anywhere along one axis."""
-    dim = kwargs["dim"] if "dim" in kwargs else args[1]
+    at = 2 if found[0] == "take_along_dim" else 1
+    dim = kwargs["dim"] if "dim" in kwargs else args[at]
     return Along(_ints(dim), f"{found[0]} taken to see all along its axis")
 
 
@@ -297,9 +333,11 @@ _OPS: list[tuple[str, Callable[[re.Match[str], Any, Any], Reach | None]]] = [
     (r"index_select|gather|take_along_dim|index_copy_?|index_add_?|index_fill_?|scatter\w*", _pick),
     (r"sort|argsort|topk|cummax|cummin|kthvalue|mode", _sorted),
     (r"roll", _rolled),
+    (r"setitem", _setitem),
+    (r"repeat|tile", _repeated),
     (r"chunk|split|split_with_sizes|tensor_split|unbind", _parts),
     (
-        r"take|masked_\w+_?|index_put_?|put_?|fliplr|flipud|rot90|repeat\w*|tile|unfold|as_strided|[hvd](?:split|stack)",
+        r"take|masked_\w+_?|index_put_?|put_?|fliplr|flipud|rot90|repeat_interleave|tensordot|unfold|as_strided|[hvd](?:split|stack)",
         lambda found, *_: Everything(f"{found[0]} taken to see all"),
     ),
     (r"cat|concat|concatenate", _joined),

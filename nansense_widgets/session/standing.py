@@ -76,10 +76,11 @@ class Standing:
         """
         if layers is None:
             return self._stats.snapshot()
-        wanted = list(layers) if isinstance(layers, Iterable) and not isinstance(layers, str) else [None]
-        if any(not isinstance(name, str) for name in wanted):
+        given: object = layers
+        names = frozenset(given) if isinstance(given, Iterable) and not isinstance(given, str) else {None}
+        if any(not isinstance(name, str) for name in names):
             raise TypeError(f"layers={layers!r} must be several names of layers, such as ['conv1', 'fc']")
-        return self._stats.snapshot(frozenset(wanted))
+        return self._stats.snapshot(frozenset(map(str, names)))
 
     @property
     def watch_performance(self) -> WatchPerformance:

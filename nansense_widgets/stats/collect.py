@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 
@@ -69,12 +69,11 @@ class StatsCollector:
         return BatchFold(self.bucket, position, layers, scopes, architecture, steps, patches, partly)
 
     def _parameters_of(
-        self, layers: Iterable[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
+        self, layers: Collection[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
     ) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
-        for layer in layers:
-            node = architecture.nodes.get(layer)
-            if node is None or not node.parameters:
+        for layer, node in architecture.nodes.items():
+            if layer not in layers or not node.parameters:
                 continue
             self._owned[layer] = node.parameters
             for name in node.parameters:

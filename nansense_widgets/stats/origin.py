@@ -91,7 +91,7 @@ class _Loaded:
             return False
         if own is tensor:
             return True
-        if len(own) != len(tensor) or own.numel() != tensor.numel():
+        if len(own) != len(tensor) or own.numel() != tensor.numel() or unreadable(own) or own.is_quantized:
             return False
         theirs = tensor.select(0, index).reshape(-1).to(own.device, own.dtype)
         return torch.equal(own.select(0, index).reshape(-1), theirs)

@@ -165,7 +165,10 @@ class StepWatch:
         position: BatchPosition,
     ) -> None:
         self._parameters = parameters
-        self._names = {id(parameter): name for name, parameter in parameters.items()}
+        self._names: dict[int, list[str]] = {}
+        """A tied parameter has several."""
+        for name, parameter in parameters.items():
+            self._names.setdefault(id(parameter), []).append(name)
         self._epochs = epochs
         self._position = position
         self._thread = threading.get_ident()
@@ -247,10 +250,9 @@ class StepWatch:
         except Exception:
             return []
         for parameter in parameters:
-            if isinstance(parameter, torch.Tensor):
-                name = self._names.get(id(parameter))
-                if name is not None and not (unreadable(parameter) or memoryless(parameter)):
-                    found.append((name, parameter))
+            names = self._names.get(id(parameter), ())
+            if names and not (unreadable(parameter) or memoryless(parameter)):
+                found += [(name, parameter) for name in names]
         return found
 
     def _read_gradient(self, name: str, parameter: torch.Tensor, optimizer: Optimizer) -> None:

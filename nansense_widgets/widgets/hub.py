@@ -34,7 +34,7 @@ class Hub:
         self.painter = Painter()
         self.publisher = Publisher(self._refresh)
         self._widgets: dict[str, SessionWidget] = {}
-        self._stage: tuple[str, tuple[str, int] | None] | None = None
+        self._stage: tuple[bool, tuple[str, int] | None] | None = None
 
     def widget(self, key: str, kind: Callable[..., W], **arguments: Any) -> W:
         """The widget of a key, made the first time and kept up to date from then on (main thread).
@@ -56,7 +56,8 @@ class Hub:
         if not self._widgets:
             return
         position = self.source.live_position
-        stage = (self.source.status.word, position and (position.phase, position.epoch))
+        over = self.source.status.word in ("finished", "failed")
+        stage = (over, None if position is None else (position.phase, position.epoch))
         if stage != self._stage:
             self._stage = stage
             self.redraw()

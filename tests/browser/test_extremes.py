@@ -143,10 +143,11 @@ def test_patches_are_those_that_were_collected(lab: Lab) -> None:
         info = card.locator(".xinfo")
         expect(info).to_contain_text(f"ch {channel} ({position[0]}, {position[1]}) = ")
         expect(info).to_contain_text(f"epoch 1, train, batch {batch + 1}, sample {sample} · target {label}")
-    expect(card.locator(".xabout")).to_contain_text("of the input image; receptive field 3 × 3")
+    expect(card.locator(".xabout")).to_contain_text("patches of the input image; receptive field 3 × 3")
     # Whole samples by their mean.
     card.get_by_role("radio", name="average").click()
     value, (batch, sample, _, _) = told(view, "stem", "average", 2, "smallest")
+    view.page.mouse.move(2, 2)  # off the patches, which scroll under it
     patch(card, 2, "smallest").focus()
     expect(card.locator(".xinfo")).to_contain_text("ch 2 mean = ")
     assert float(patch(card, 2, "smallest").locator(".xv").inner_text()) == pytest.approx(value, rel=1e-3)
@@ -221,7 +222,7 @@ def test_keys_pages_and_phases(lab: Lab) -> None:
     view.step.click()
     phases = card.get_by_role("combobox", name="Phase and epoch of the patches of stem")
     expect(phases.get_by_role("option")).to_have_count(2)
-    phases.select_option(label="epoch 1, val (1 batches)")
+    phases.select_option(label="epoch 1, val (1 batch)")
     patch(card, 8, "largest").hover()
     expect(card.locator(".xinfo")).to_contain_text("epoch 1, val, batch 1")
 

@@ -123,7 +123,7 @@ def test_an_interrupt_between_counting_and_taking_leaves_nothing_behind(
         return empty(shape, dtype)  # type: ignore[call-overload]
 
     with monkeypatch.context() as patched:
-        patched.setattr(native.np, "empty", interrupting)
+        patched.setattr(np, "empty", interrupting)
         with pytest.raises(KeyboardInterrupt):
             summarise(tensor, 1, 16, Expected())
     (after,) = summarise(tensor, 1, 16, Expected())

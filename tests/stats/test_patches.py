@@ -648,6 +648,12 @@ class Between(nn.Module):
 BACK = torch.arange(5, -1, -1)
 
 
+def assigned(h: torch.Tensor) -> torch.Tensor:
+    z = torch.zeros_like(h)
+    z[BACK] = h
+    return z
+
+
 @pytest.mark.parametrize(
     "between",
     [
@@ -667,6 +673,11 @@ BACK = torch.arange(5, -1, -1)
         lambda h: h.t(),
         lambda h: h.reshape(3, 2, 6).transpose(0, 1).reshape(6, 6),
         lambda h: h - h.mean(0),
+        lambda h: torch.take_along_dim(h, BACK[:, None].expand_as(h), 0),
+        lambda h: torch.eye(6)[BACK] @ h,
+        lambda h: torch.einsum("ab,bc->ac", torch.eye(6)[BACK], h),
+        lambda h: torch.tensordot(torch.eye(6)[BACK], h, ([1], [0])),
+        assigned,
     ],
 )
 def test_where_samples_may_not_be_in_their_places_there_are_no_patches(
@@ -688,6 +699,8 @@ def test_where_samples_may_not_be_in_their_places_there_are_no_patches(
         lambda h: h.softmax(-1),
         lambda h: torch.cat(h.chunk(2, 1)[::-1], 1),
         lambda h: h.sort(-1).values,
+        lambda h: torch.einsum("bc,bd->bd", h, h),
+        lambda h: h.repeat(1, 2)[:, :6],
         lambda h: h.view(6, 2, 3).transpose(1, 2).reshape(6, 6),
         lambda h: h.unsqueeze(1).expand(6, 2, 6).mean(1),
         lambda h: h - h.mean(1, keepdim=True),

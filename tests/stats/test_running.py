@@ -390,17 +390,17 @@ def test_inputs_that_require_gradients_live_no_longer_for_it() -> None:
 class Wrapped(torch.Tensor):
     """Holds its values in another tensor, as sharded and quantised ones do."""
 
-    inner: torch.Tensor
+    held: torch.Tensor
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor) -> Wrapped:
-        made = torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)  # type: ignore[attr-defined]  # noqa: SLF001
-        made.inner = inner
-        return made  # type: ignore[no-any-return]
+    def __new__(cls, held: torch.Tensor) -> Any:
+        made = torch.Tensor._make_wrapper_subclass(cls, held.shape, dtype=held.dtype)  # noqa: SLF001
+        made.held = held
+        return made
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        plain = [arg.inner if isinstance(arg, Wrapped) else arg for arg in args]
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        plain = [arg.held if isinstance(arg, Wrapped) else arg for arg in args]
         return func(*plain, **(kwargs or {}))
 
 

@@ -290,3 +290,20 @@ def test_an_optimizer_without_groups_is_only_a_shell() -> None:
 
     stats = run(net, body, ("0",))
     assert stats.parameters[("0.weight", "train", 2)].update_ratio.steps == 5
+
+
+def test_a_tied_parameter_has_its_steps_under_each_name() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 6))
+    net[2].weight = net[0].weight
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def body(x: torch.Tensor) -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+
+    stats = run(net, body, ("0", "2"))
+    for layer in ("0", "2"):
+        [name] = [name for name in stats.owned[layer] if name.endswith("weight")]
+        assert stats.parameters[(name, "train", 2)].update_ratio.steps == 5
