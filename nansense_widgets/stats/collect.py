@@ -33,6 +33,8 @@ class StatsCollector:
         self._layers: Epochs[Bucket, LayerStatsSnapshot] = Epochs()
         self._parameters: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs()
         self._owned: dict[str, tuple[str, ...]] = {}
+        self._scopes: frozenset[str] = frozenset()
+        self._scopes_of: Architecture | None = None
 
     def begin(
         self,
@@ -56,24 +58,28 @@ class StatsCollector:
         """
         if self.scope is StatsScope.NONE:
             return None
-        layers = frozenset(watched if self.scope is StatsScope.WATCHED else architecture.nodes)
-        if not layers:
+        wanted = watched if self.scope is StatsScope.WATCHED else tuple(architecture.nodes)
+        if not wanted:
             return None
-        scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
-        steps = StepWatch(self._parameters_of(layers, architecture, parameter), self._parameters, position)
+        layers = frozenset(wanted)
+        if architecture is not self._scopes_of:  # not for every batch: a model may have thousands of layers
+            self._scopes_of = architecture
+            self._scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
+        steps = StepWatch(self._parameters_of(wanted, architecture, parameter), self._parameters, position)
         patches = self.patches.begin(position, layers, architecture, self.performance, item)
         for layer in layers if patches is None else layers - patches.layers:
             bucket = self._layers.find(layer, position.phase, position.epoch)
             if bucket is not None and bucket.patches is not None:
                 bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
-        return BatchFold(self.bucket, position, layers, scopes, architecture, steps, patches, partly)
+        return BatchFold(self.bucket, position, layers, self._scopes, architecture, steps, patches, partly)
 
     def _parameters_of(
-        self, layers: Collection[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
+        self, layers: Sequence[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
     ) -> dict[str, torch.Tensor]:
         found: dict[str, torch.Tensor] = {}
-        for layer, node in architecture.nodes.items():
-            if layer not in layers or not node.parameters:
+        for layer in layers:
+            node = architecture.nodes.get(layer)
+            if node is None or not node.parameters:
                 continue
             self._owned[layer] = node.parameters
             for name in node.parameters:
