@@ -12,7 +12,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import bqplot
 
-__all__ = ["CurvePicture", "FigureSpec", "Line"]
+__all__ = ["CurvePicture", "FigureSpec", "Line", "Mark"]
 
 STYLES = ("solid", "dashed", "dotted", "dash_dotted")
 """Of the phases, in their order: never told apart by colour alone."""
@@ -25,6 +25,9 @@ COLORS = (MAIN, "#c4781f", OTHER, "#a05cb5")
 
 HEIGHT = "176px"
 
+MOST_DOTS = 60
+"""Points of a line up to which each has a dot."""
+
 
 @dataclass(frozen=True)
 class Line:
@@ -34,7 +37,7 @@ class Line:
         phase: decides its style.
         label: what it is, for the legend.
         color: one of those above.
-        epochs: counted from 0.
+        xs: in epochs, counted from 0; growing, and whole numbers for points of whole epochs.
         values: as many; NaN leaves a gap.
         running: which of the points are of an epoch that is not over.
     """
@@ -42,9 +45,17 @@ class Line:
     phase: str
     label: str
     color: str
-    epochs: npt.NDArray[np.int64]
+    xs: npt.NDArray[np.float64]
     values: npt.NDArray[np.float64]
     running: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """Something that happened: an upright line at `x`, in epochs counted from 0."""
+
+    x: float
+    color: str
 
 
 @dataclass(frozen=True)
@@ -59,6 +70,9 @@ class FigureSpec:
     """All phases of the layer, in the order of their styles; any other is solid."""
     whole: bool = False
     """Its values are counts."""
+    marks: tuple[Mark, ...] = ()
+    end: float = 0
+    """Where its axis ends at least, in epochs counted from 0."""
 
 
 class CurvePicture:
@@ -80,6 +94,7 @@ class CurvePicture:
         self._epochs = bqplot.Axis(scale=self._x, label="epoch", tick_format="d", **grid)
         self._height = bqplot.Axis(scale=self._y, orientation="vertical", **grid)
         self._marks: dict[str, tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter]] = {}
+        self._events = self._lines("dotted")
         self.figure = bqplot.Figure(
             axes=[self._epochs, self._height],
             marks=[],
@@ -100,7 +115,7 @@ class CurvePicture:
     def close(self) -> None:
         """Let go of the widgets; the figure goes from the page too."""
         marks = [mark for marks in self._marks.values() for mark in marks]
-        for widget in (self.figure, *marks, self._epochs, self._height, self._x, self._y):
+        for widget in (self.figure, *marks, self._events, self._epochs, self._height, self._x, self._y):
             widget.close()
 
     def update(self, spec: FigureSpec) -> None:
@@ -111,18 +126,24 @@ class CurvePicture:
                 self._marks[phase] = self._marks_of(_style(spec, phase))
             self._draw(self._marks[phase], [line for line in spec.lines if line.phase == phase])
         marks = [mark for phase in phases for mark in self._marks[phase]]
+        marks += [self._events] if spec.marks else []
         if marks != self.figure.marks:
             self.figure.marks = marks
-        epochs = [int(epoch) for line in spec.lines for epoch in line.epochs]
-        self._scale_epochs(min(epochs, default=0) + 1, max(epochs, default=0) + 1)
+        xs = np.concatenate([np.zeros(0), *(line.xs for line in spec.lines)])
+        self._scale_epochs(float(xs.min(initial=spec.end)) + 1, float(xs.max(initial=spec.end)) + 1)
         values = np.concatenate([np.zeros(0), *(line.values for line in spec.lines)])
         self._scale_values(values[np.isfinite(values)], whole=spec.whole)
+        if spec.marks:
+            ends = [[mark.x + 1.0] * 2 for mark in spec.marks]
+            _set(
+                self._events,
+                x=np.array(ends),
+                y=np.array([[self._y.min, self._y.max]] * len(ends)),
+                colors=[mark.color for mark in spec.marks],
+            )
 
     def _marks_of(self, style: str) -> tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter]:
         scales = {"x": self._x, "y": self._y}
-        line = self._bqplot.Lines(
-            x=np.zeros(0), y=np.zeros(0), scales=scales, line_style=style, stroke_width=1.5
-        )
         done, partial = (
             self._bqplot.Scatter(
                 x=np.zeros(0), y=np.zeros(0), scales=scales, default_size=size, fill=fill, stroke_width=1.5,
@@ -130,35 +151,45 @@ class CurvePicture:
             )
             for size, fill in ((14, True), (52, False))
         )  # fmt: skip
-        return line, done, partial
+        return self._lines(style), done, partial
+
+    def _lines(self, style: str) -> bqplot.Lines:
+        return self._bqplot.Lines(
+            x=np.zeros(0),
+            y=np.zeros(0),
+            scales={"x": self._x, "y": self._y},
+            line_style=style,
+            stroke_width=1.5,
+        )
 
     def _draw(self, marks: tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter], lines: list[Line]) -> None:
         line, done, partial = marks
-        epochs = np.unique(np.concatenate([np.zeros(0, np.int64), *(one.epochs for one in lines)]))
-        table = np.full((len(lines), len(epochs)), np.nan)
+        # Two points at least: bqplot would take a column for a row.
+        longest = max(2, *(len(one.xs) for one in lines))
+        xs, ys = np.full((2, len(lines), longest), np.nan)
         for row, one in enumerate(lines):
-            table[row, np.searchsorted(epochs, one.epochs)] = one.values
-        if len(epochs) == 1:  # bqplot would take a column for a row
-            epochs, table = np.repeat(epochs, 2), np.repeat(table, 2, axis=1)
-        _set(
-            line,
-            x=epochs + 1.0,
-            y=table,
-            colors=[one.color for one in lines],
-        )
+            some = len(one.xs)
+            # The last point again, up to the length of the longest line.
+            xs[row] = np.pad(one.xs, (0, longest - some), mode="edge") + 1.0 if some else 0.0
+            ys[row, :some] = np.where(np.isfinite(one.values), one.values, np.nan)
+            ys[row, some:] = one.values[-1] if some else np.nan
+        alike = all(np.array_equal(one.xs, lines[0].xs) for one in lines)
+        _set(line, x=xs[0] if alike else xs, y=ys, colors=[one.color for one in lines])
         for mark, running in ((done, False), (partial, True)):
             points = [
-                (epoch + 1.0, value, one.color)
+                (x + 1.0, value, one.color)
                 for one in lines
-                for epoch, value, goes_on in zip(one.epochs, one.values, one.running, strict=True)
+                if len(one.xs) <= MOST_DOTS
+                for x, value, goes_on in zip(one.xs, one.values, one.running, strict=True)
                 if goes_on == running and np.isfinite(value)
             ]
             xs, ys = (np.array([point[i] for point in points], np.float64) for i in (0, 1))
             _set(mark, x=xs, y=ys, colors=[point[2] for point in points] or [OTHER])
 
-    def _scale_epochs(self, first: int, last: int) -> None:
-        step = max(1, -(-(last - first + 1) // 8))
-        ticks = np.arange(first, last + 1, step, dtype=np.float64)
+    def _scale_epochs(self, first: float, last: float) -> None:
+        start = int(np.floor(first))
+        step = max(1, -(-(int(last) - start + 1) // 8))
+        ticks = np.arange(start, last + 1e-9, step, dtype=np.float64)
         room = max(last - first, 1)
         _set(self._x, min=first - 0.04 * room, max=last + 0.04 * room)
         _set(self._epochs, tick_values=ticks)

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nansense_widgets.stats.curves import STATISTICS, layer_series
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
-from nansense_widgets.widgets.figures import nice_ticks
+from nansense_widgets.widgets.figures import CurvePicture, FigureSpec, Line, Mark, nice_ticks
+from nansense_widgets.widgets.polyline import drawn_points
 from nansense_widgets.widgets.views.curves import figure_specs, legend, newest_text
 from tests.driver import Driver, start_small
 from tests.widgets.test_messages import Browser
@@ -200,6 +203,51 @@ def test_a_picture_for_later_leaves_the_figures_as_they_are(collecting: Any) -> 
     widget.keep_picture()
     widget.refresh()
     assert figure(widget, content, "activations").marks[0].y.shape == before == (2, 2)
+
+
+def test_lines_of_batches_lie_where_their_batches_do_and_what_happened_is_marked() -> None:
+    fine, coarse = np.arange(8) / 4, np.array([0.0, 1.0])
+    lines = [
+        Line("train", label, "#2b7de0", xs, xs * 10, np.zeros(len(xs), bool))
+        for label, xs in (("loss", fine), ("accuracy", coarse), ("none yet", fine[:0]))
+    ]
+    picture = CurvePicture(FigureSpec("loss", "Loss", "", tuple(lines), ("train",)))
+    drawn = picture.figure.marks[0]
+    np.testing.assert_array_equal(drawn.x[0], fine + 1)
+    np.testing.assert_array_equal(drawn.y[0], fine * 10)
+    # Shorter lines end in their last point: bqplot has tables only.
+    np.testing.assert_array_equal(drawn.x[1], [1, *[2] * 7])
+    np.testing.assert_array_equal(drawn.y[1], [0, *[10] * 7])
+    assert np.isnan(drawn.y[2]).all()
+    assert len(picture.figure.marks) == 3
+    marks = (Mark(0.5, "#808080"), Mark(1.25, "#c4781f"))
+    picture.update(FigureSpec("loss", "Loss", "", tuple(lines), ("train",), marks=marks, end=2.5))
+    assert picture.figure.marks[0] is drawn
+    events = picture.figure.marks[-1]
+    assert (events.x.tolist(), events.colors) == ([[1.5, 1.5], [2.25, 2.25]], ["#808080", "#c4781f"])
+    scale = drawn.scales["x"]
+    assert scale.min < 1
+    assert scale.max > 3.5
+
+
+@given(
+    st.lists(st.floats(-1e6, 1e6) | st.just(np.nan), max_size=3000),
+    st.lists(st.integers(1, 2999), max_size=3),
+)
+def test_a_long_line_keeps_its_ends_extremes_and_gaps(numbers: list[float], at: list[int]) -> None:
+    values, xs = np.array(numbers, np.float64), np.arange(len(numbers)) / 7
+    breaks = sorted({place for place in at if place < len(numbers)})
+    kept_xs, kept = drawn_points(xs, values, breaks, most=200)
+    assert len(kept) <= 200 + 6 * (len(breaks) + 1)
+    known = dict(zip(xs, values, strict=True))
+    inserted = {float(xs[place]) for place in breaks}
+    for x, value in zip(kept_xs, kept, strict=True):
+        assert (np.isnan(value) and x in inserted) or np.array_equal(value, known[x], equal_nan=True)
+    if np.isfinite(values).any():
+        assert (np.nanmin(kept), np.nanmax(kept)) == (np.nanmin(values), np.nanmax(values))
+    if numbers:
+        assert (kept_xs[0], kept_xs[-1]) == (xs[0], xs[-1])
+    assert all(np.isnan(kept[np.searchsorted(kept_xs, xs[place])]) for place in breaks)
 
 
 def test_ticks_are_round_numbers_inside() -> None:

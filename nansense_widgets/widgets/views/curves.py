@@ -161,8 +161,8 @@ def newest_text(spec: FigureSpec) -> str:
     """The last number of each line, such as `train, epoch 3: mean 0.21, max 4.5.`"""
     lines: dict[tuple[str, int], list[str]] = {}
     for line in spec.lines:
-        if len(line.epochs):
-            place = (line.phase, int(line.epochs[-1]))
+        if len(line.xs):
+            place = (line.phase, int(line.xs[-1]))
             lines.setdefault(place, []).append(f"{line.label} {line.values[-1]:.3g}")
     return " ".join(
         f"{phase}, epoch {epoch + 1}: {', '.join(numbers)}.".lstrip(", ")
@@ -199,7 +199,7 @@ def _figure(
             one.phase,
             one.tensor.rpartition(".")[2] if by_tensor else name,
             COLORS[order.index(one.tensor) % len(COLORS)] if by_tensor else _color(name, at),
-            one.epochs,
+            one.epochs.astype(np.float64),
             one.values[name],
             one.running,
         )
