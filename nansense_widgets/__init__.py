@@ -5,7 +5,9 @@ from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.receptive import ReceptiveField
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
 from nansense_widgets.errors import LoopClosed, NansenseError, SessionStateError
+from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.hyperparameters import Hyperparameter
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
@@ -18,7 +20,9 @@ from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
 from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.stats.snapshot import (
     LayerStatsSnapshot,
     ParameterStatsSnapshot,
@@ -35,7 +39,9 @@ __all__ = [
     "BatchSnapshot",
     "ChannelExtremes",
     "Cost",
+    "Event",
     "Gallery",
+    "Hyperparameter",
     "LayerCall",
     "LayerStatsSnapshot",
     "LeafValue",
@@ -43,12 +49,14 @@ __all__ = [
     "LoopFailure",
     "MemoryEntry",
     "MemoryReport",
+    "MetricSeries",
     "Mode",
     "NansenseError",
     "ParameterStatsSnapshot",
     "Patch",
     "Progress",
     "ReceptiveField",
+    "RunLogSnapshot",
     "RunStatus",
     "Sample",
     "Schedule",

@@ -38,6 +38,7 @@ class RunControl:
         self._closed = False
         self._refresh = False
         self._owes_pause = False
+        self._has_work = False
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -202,6 +203,14 @@ class RunControl:
             asked, self._refresh = self._refresh, False
             return asked
 
+    def wake(self) -> None:
+        """There is work for the training thread: a pause does it at once."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._has_work = True
+            self._changed.notify_all()
+        self._on_change()
+
     def owe_pause(self) -> None:
         """A pause was due and could not be held: it comes before the next batch, unless a command does."""
         with self._changed:
@@ -217,6 +226,7 @@ class RunControl:
         poll: Callable[[], None] | None,
         on_unattended: Callable[[], None],
         still_due: Callable[[], bool] = lambda: True,
+        work: Callable[[], None] = lambda: None,
     ) -> None:
         """Hold the training thread until a command resumes it or the session closes.
 
@@ -225,6 +235,7 @@ class RunControl:
                 has to hear its kernel's messages itself).
             still_due: asked under the lock: a command may have come since the pause was decided.
             on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it sets a mode that goes on.
+            work: called, without the lock, whenever something was given to do (`wake`).
         """
         deadline = time.monotonic() + IDLE_WAIT_S
         with self._changed:
@@ -241,14 +252,16 @@ class RunControl:
         self._on_change()
         try:
             while True:
+                work()
                 with self._changed:
                     wait = 0.02 if poll is not None else None
                     if not self._is_attended():
                         left = max(0.0, deadline - time.monotonic())
                         wait = left if wait is None else min(wait, left)
-                    self._changed.wait_for(lambda: self._resume or self._closed, wait)
+                    self._changed.wait_for(lambda: self._resume or self._closed or self._has_work, wait)
                     if self._resume or self._closed:
                         break
+                    self._has_work = False
                     alone = not self._is_attended() and time.monotonic() >= deadline
                 if alone:
                     on_unattended()

@@ -11,8 +11,10 @@ from typing import Any, Protocol, TypeVar
 
 from nansense_widgets.errors import LoopClosed, SessionStateError
 from nansense_widgets.run.control import RunControl, Standing
+from nansense_widgets.run.events import EventLog
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.item import LoaderItem
+from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
@@ -75,6 +77,8 @@ class BatchLoop:
         self.control = control
         self.observer = observer
         self.pace = Pace()
+        self.jobs = Jobs(control.wake)
+        self.events = EventLog()
         self.frequency = UpdateFrequency()
         self.position: BatchPosition | None = None
         self.standing: Standing = "before"
@@ -107,7 +111,7 @@ class BatchLoop:
             yield epoch
         # Run ends with a pause. Where the last batch could not be told beforehand, it is here.
         if self.control.mode is Mode.UNTIL_END and self.position is not None and not self._paused_after_it:
-            self._pause()
+            self._pause(lambda: True, self.position)
         self.on_exhausted()
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
@@ -177,13 +181,16 @@ class BatchLoop:
             )
         self._leave_if_closed()
         self._learn_length()
+        self.jobs.between()
+        before = self.position
         position = self.schedule.advance(phase, epoch)
         new_epoch = self._seen_epoch != epoch
         self._seen_epoch = epoch
         self.position = position
         self.standing = "before"
-        self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
+        self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause(), before)
         self._hear_messages()
+        self.jobs.enter()
         self.standing = "in"
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
@@ -193,6 +200,7 @@ class BatchLoop:
             self.observer.begin(position, captures=self._captures, pauses=pauses, item=item)
         except BaseException:  # an interrupt: the batch has not begun
             self._open = None
+            self.jobs.between()
             raise
         self.pace.begin()
 
@@ -207,6 +215,7 @@ class BatchLoop:
         self._broken_at = None if complete else position
         self._paused_after_it = False
         self.observer.end(position, complete=complete)
+        self.jobs.between()
         self.standing = "after"
         self._on_change()
         if not self._captures:
@@ -216,7 +225,7 @@ class BatchLoop:
             return self.control.stops_at(position, self.schedule.phase_order)
 
         if complete:
-            self._paused_after_it = self._pause(due)
+            self._paused_after_it = self._pause(due, position)
         elif due():
             self.control.owe_pause()
 
@@ -240,6 +249,11 @@ class BatchLoop:
         return self.schedule.has_begun(phase, self._epoch if epoch is None else epoch)
 
     @property
+    def epoch(self) -> int:
+        """The epoch that `epochs()` last gave."""
+        return self._epoch
+
+    @property
     def is_inside_batch(self) -> bool:
         """A batch is open, and its watches with it."""
         return self._open is not None
@@ -253,6 +267,7 @@ class BatchLoop:
         """Forget where the last loop stood; a new one begins."""
         self.schedule.restart()
         self.observer.restart()
+        self.events.clear()
         self.position = None
         self.standing = "before"
         self._broken_at = None
@@ -285,10 +300,17 @@ class BatchLoop:
             self.schedule.record_phase_length(*self._broke_off)
             self._broke_off = None
 
-    def _pause(self, due: Callable[[], bool] = lambda: True) -> bool:
-        """Pause if it is due; whether it was."""
+    def _pause(self, due: Callable[[], bool], after: BatchPosition | None) -> bool:
+        """Pause if it is due, after the batch that was last; whether it was."""
         before = self.control.pause_count
-        self.control.pause(self.poll, self.on_unattended, due)
+
+        def noted() -> bool:
+            if due():
+                self.events.add("pause", after, "paused")
+                return True
+            return False
+
+        self.control.pause(self.poll, self.on_unattended, noted, self.jobs.between)
         self._leave_if_closed()
         return self.control.pause_count > before
 

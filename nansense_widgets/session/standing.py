@@ -25,6 +25,7 @@ from nansense_widgets.session.memory import MemoryEntry, MemoryReport, snapshot_
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.runlog import RunLog
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 from nansense_widgets.widgets.hub import Hub
@@ -44,6 +45,7 @@ class Standing:
     """None in a disabled session."""
     _run: Run
     _stats: StatsCollector
+    _log: RunLog
 
     @property
     def inputs(self) -> InputConfig:
@@ -109,7 +111,8 @@ class Standing:
 
         The model, its data and what torch keeps are not in it, nor what open views hold in the browser.
         """
-        collected = (MemoryEntry(*size) for size in self._stats.sizes())
+        sizes = itertools.chain(self._stats.sizes(), self._log.sizes())
+        collected = (MemoryEntry(*size) for size in sizes)
         return MemoryReport.of(itertools.chain(snapshot_entries(self.snapshot), collected))
 
     @property
@@ -153,8 +156,8 @@ class Standing:
 
     @property
     def pending(self) -> list[str]:
-        """Commands that still wait: `stop`, `refresh`."""
-        return self._run.control.pending
+        """Commands that still wait: `stop`, `refresh`, `set_hyperparameter`."""
+        return [*self._run.control.pending, *self._run.loop.jobs.waiting]
 
     @property
     def failure(self) -> LoopFailure | None:
@@ -170,7 +173,7 @@ class Standing:
     def notice(self) -> str:
         """A sentence about this kernel, or about a capture or picture that failed; else empty."""
         error = self._capture.error if self._capture is not None else ""
-        return self._run.notice or error or self._hub.painter.error
+        return self._run.notice or error or self._run.loop.jobs.error or self._hub.painter.error
 
     @property
     def status(self) -> RunStatus:

@@ -154,3 +154,4 @@ class Training(Standing):
         if self._capture is not None:
             self._capture.release()
         self._stats.release()
+        self._log.restart()

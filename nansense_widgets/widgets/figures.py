@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nansense_widgets.widgets.protocol_statistics import CurveLine
+
 if TYPE_CHECKING:
     import bqplot
 
@@ -73,6 +75,35 @@ class FigureSpec:
     marks: tuple[Mark, ...] = ()
     end: float = 0
     """Where its axis ends at least, in epochs counted from 0."""
+
+    @property
+    def newest_text(self) -> str:
+        """The last number of each line, such as `train, epoch 3: mean 0.21, max 4.5.`"""
+        lines: dict[tuple[str, int], list[str]] = {}
+        for line in self.lines:
+            if len(line.xs):
+                place = (line.phase, int(line.xs[-1]))
+                lines.setdefault(place, []).append(f"{line.label} {line.values[-1]:.3g}")
+        return " ".join(
+            f"{phase}, epoch {epoch + 1}: {', '.join(numbers)}.".lstrip(", ")
+            for (phase, epoch), numbers in lines.items()
+        )
+
+    @property
+    def legend(self) -> list[CurveLine]:
+        """Each line once, with its newest number."""
+        first = next((line.phase for line in self.lines if len(line.values)), "")
+        return [
+            {
+                "label": line.label,
+                "color": line.color,
+                "newest": float(line.values[-1])
+                if len(line.values) and np.isfinite(line.values[-1])
+                else None,
+            }
+            for line in self.lines
+            if line.phase == first
+        ]
 
 
 class CurvePicture:
