@@ -81,6 +81,8 @@ class BatchLoop:
         self.events = EventLog()
         self.frequency = UpdateFrequency()
         self.position: BatchPosition | None = None
+        self.last: BatchPosition | None = None
+        """The batch that is open or was last; `position` may be of one before which training is paused."""
         self.standing: Standing = "before"
         self.poll: Callable[[], None] | None = None
         """Hears the kernel's messages, for a loop on the kernel's main thread; else None."""
@@ -111,7 +113,7 @@ class BatchLoop:
             yield epoch
         # Run ends with a pause. Where the last batch could not be told beforehand, it is here.
         if self.control.mode is Mode.UNTIL_END and self.position is not None and not self._paused_after_it:
-            self._pause(lambda: True, self.position)
+            self._pause(lambda: True)
         self.on_exhausted()
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
@@ -182,15 +184,15 @@ class BatchLoop:
         self._leave_if_closed()
         self._learn_length()
         self.jobs.between()
-        before = self.position
         position = self.schedule.advance(phase, epoch)
         new_epoch = self._seen_epoch != epoch
         self._seen_epoch = epoch
         self.position = position
         self.standing = "before"
-        self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause(), before)
+        self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
         self._hear_messages()
         self.jobs.enter()
+        self.last = position
         self.standing = "in"
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
@@ -225,7 +227,7 @@ class BatchLoop:
             return self.control.stops_at(position, self.schedule.phase_order)
 
         if complete:
-            self._paused_after_it = self._pause(due, position)
+            self._paused_after_it = self._pause(due)
         elif due():
             self.control.owe_pause()
 
@@ -268,7 +270,7 @@ class BatchLoop:
         self.schedule.restart()
         self.observer.restart()
         self.events.clear()
-        self.position = None
+        self.position = self.last = None
         self.standing = "before"
         self._broken_at = None
         self._left_at = None
@@ -300,13 +302,13 @@ class BatchLoop:
             self.schedule.record_phase_length(*self._broke_off)
             self._broke_off = None
 
-    def _pause(self, due: Callable[[], bool], after: BatchPosition | None) -> bool:
-        """Pause if it is due, after the batch that was last; whether it was."""
+    def _pause(self, due: Callable[[], bool]) -> bool:
+        """Pause if it is due; whether it was."""
         before = self.control.pause_count
 
         def noted() -> bool:
             if due():
-                self.events.add("pause", after, "paused")
+                self.events.add("pause", self.last, "paused")
                 return True
             return False
 

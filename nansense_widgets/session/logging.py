@@ -38,7 +38,7 @@ class Logging(Standing):
             raise ValueError("name='' must not be empty")
         number = _checked_value(value)
         if self._enabled and not self._run.control.closed:
-            self._log.log(name, number, self.live_position, self._run.loop.epoch)
+            self._log.log(name, number, self._run.loop.last, self._run.loop.epoch)
             self._hub.changed()
 
     @property
@@ -91,7 +91,7 @@ class Logging(Standing):
             places = [(at, index) for at, index, value in made if value == before]
             where = _said(names, [len(one.param_groups) for one in optimizers], places)
             text = f"{change.name} {before:g} \u2192 {change.value:g}{where}"
-            self._run.loop.events.add("hyperparameter", self.live_position, text)
+            self._run.loop.events.add("hyperparameter", self._run.loop.last, text)
         self._hub.redraw()
 
 

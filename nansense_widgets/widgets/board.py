@@ -1,4 +1,4 @@
-"""Figures that a view of cards shows: what they are to show comes from the painter thread, the main thread draws."""
+"""Figures that a view shows: what they are to show comes from the painter thread, the main thread draws."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class FigureBox {
     const key = JSON.stringify(lines);
     if (this.lines.dataset.key === key) return;
     this.lines.dataset.key = key;
-    this.lines.replaceChildren(...lines.map(({ label, color, newest }) => h("span", {}, h("i", { class: "cl", style: `border-color: ${color}`, "aria-hidden": "true" }), label, h("b", { class: "num" }, newest === null ? "\u2013" : formatValue(newest)))));
+    this.lines.replaceChildren(...lines.map(({ label, color, style, newest }) => h("span", {}, h("i", { class: `cl ${STYLES[style] ?? ""}`, style: `border-color: ${color}`, "aria-hidden": "true" }), label, h("b", { class: "num" }, newest === null ? "\u2013" : formatValue(newest)))));
   }
 
   /** Draws the figure; called when the element is in the page and has a width. */
