@@ -4,7 +4,14 @@ from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.receptive import ReceptiveField
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
-from nansense_widgets.errors import LoopClosed, NansenseError, SessionStateError
+from nansense_widgets.errors import (
+    LoopClosed,
+    NansenseError,
+    SessionStateError,
+    TimeTravelError,
+    TimeTravelJump,
+)
+from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.hyperparameters import Hyperparameter
@@ -65,6 +72,10 @@ __all__ = [
     "StatsScope",
     "StepSeries",
     "TensorStatsSnapshot",
+    "TimeTravelError",
+    "TimeTravelJump",
+    "TimeTravelStatus",
+    "TrainingRestorer",
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",

@@ -212,6 +212,10 @@ class CaptureEngine:
         if self._recorder is not None:
             self._recorder.restart()
 
+    def rewind_to_epoch(self, epoch: int) -> None:
+        """The run stands at the beginning of an epoch again."""
+        self._traced_phases = {key for key in self._traced_phases if key[1] < epoch}
+
     def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
         self._follow_modules()
         new = (position.phase, position.epoch) not in self._traced_phases

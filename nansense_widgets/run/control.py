@@ -39,6 +39,7 @@ class RunControl:
         self._refresh = False
         self._owes_pause = False
         self._has_work = False
+        self._jump: int | None = None
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -64,13 +65,15 @@ class RunControl:
 
     @property
     def pending(self) -> list[str]:
-        """Commands given and not yet carried out: `stop`, `refresh`."""
+        """Commands given and not yet carried out: `stop`, `refresh`, `request_time_travel`."""
         with self._changed:
             waiting = []
             if self._mode_before_stop is not None and not self._paused:
                 waiting.append("stop")
             if self._refresh:
                 waiting.append("refresh")
+            if self._jump is not None:
+                waiting.append("request_time_travel")
             return waiting
 
     def go(
@@ -122,11 +125,28 @@ class RunControl:
             self._refresh = True
         self._on_change()
 
+    def jump(self, epoch: int) -> None:
+        """Have the loop go back to the beginning of an epoch, at its next boundary between batches."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._jump = epoch
+            self._resume = self._resume or self._paused
+            self._paused = False
+            self._changed.notify_all()
+        self._on_change()
+
+    def take_jump(self) -> int | None:
+        """Where the loop is to go back to, if it is; the caller makes it go."""
+        with self._changed:
+            epoch, self._jump = self._jump, None
+            return epoch
+
     def close(self) -> None:
         """Let go of everything that waits; no pause any more."""
         with self._changed:
             self._closed = True
             self._refresh = False
+            self._jump = None
             self._mode_before_stop = None
             self._changed.notify_all()
         self._on_change()
@@ -153,6 +173,7 @@ class RunControl:
             self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None
+            self._jump = None
             self._refresh = False
             self._changed.notify_all()
         self._on_change()

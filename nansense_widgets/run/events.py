@@ -11,7 +11,7 @@ from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["MOST_EVENTS", "Event", "EventKind", "EventLog"]
 
-EventKind = Literal["pause", "hyperparameter"]
+EventKind = Literal["pause", "hyperparameter", "jump"]
 
 MOST_EVENTS = 10_000
 """Events that are kept; of more, the oldest pauses go first."""
@@ -22,8 +22,8 @@ class Event:
     """Something that happened between batches.
 
     Attributes:
-        kind: `pause`, or `hyperparameter`: one was changed.
-        position: the last batch before it; None before the first.
+        kind: `pause`; `hyperparameter`: one was changed; `jump`: the run went back.
+        position: the last batch before it; None before the first, and of a jump.
         text: what happened, in words.
     """
 

@@ -15,6 +15,7 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
+from nansense_widgets.session.travel import Travel
 from nansense_widgets.session.views import Views
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.runlog import RunLog
@@ -23,7 +24,7 @@ from nansense_widgets.widgets.hub import Hub
 __all__ = ["Session"]
 
 
-class Session(Training, Steering, Logging, Views):
+class Session(Training, Travel, Steering, Logging, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
@@ -49,6 +50,8 @@ class Session(Training, Steering, Logging, Views):
         self._inputs = inputs
         self._stats = StatsCollector()
         self._log = RunLog()
+        self._tracked = {}
+        self._restorer = None
         self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (

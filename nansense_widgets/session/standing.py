@@ -10,6 +10,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.errors import SessionStateError
+from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -46,6 +47,10 @@ class Standing:
     _run: Run
     _stats: StatsCollector
     _log: RunLog
+    _tracked: dict[str, Any]
+    """What `track` was given."""
+    _restorer: TrainingRestorer | None
+    """Of the last loop over epochs."""
 
     @property
     def inputs(self) -> InputConfig:
@@ -225,6 +230,20 @@ class Standing:
         if self._capture is None:
             return Architecture(model=self._model_name, nodes={}, edges=frozenset())
         return self._capture.architecture
+
+    def _rewound(self, epoch: int) -> None:
+        """The state is that of the beginning of an epoch again: forget what came from there on."""
+        left = self._run.loop.last
+        self._run.loop.rewind_to_epoch(epoch)
+        self._stats.rewind_to_epoch(epoch)
+        self._log.rewind_to_epoch(epoch)
+        if self._capture is not None:
+            self._capture.rewind_to_epoch(epoch)
+        if left is not None:
+            where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
+            text = f"went back to the beginning of epoch {epoch + 1} ({where})"
+            self._run.loop.events.add("jump", None, text)
+        self._hub.redraw()
 
     def _check_open(self) -> None:
         if self._run.control.closed:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TypedDict
 
+from nansense_widgets.run.events import EventKind
 from nansense_widgets.widgets.protocol import Position
 from nansense_widgets.widgets.protocol_statistics import CurveFigure
 
@@ -34,7 +35,7 @@ class KnobGroup(TypedDict):
 
 
 class RunEvent(TypedDict):
-    kind: Literal["pause", "hyperparameter"]
+    kind: EventKind
     text: str
     position: Position | None
     """The last batch before it."""
@@ -55,5 +56,5 @@ class RunContent(TypedDict):
     """Newest first, without pauses."""
     pauses: int
     """All of them."""
-    marked: list[Literal["pause", "hyperparameter"]]
+    marked: list[EventKind]
     """Kinds of events that are marked in the figures."""

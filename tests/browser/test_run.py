@@ -83,7 +83,7 @@ def test_the_run_tab_looks_right_at_every_width(lab: Lab, dark: bool) -> None:
     view.choose("Step epoch")
     view.stands("epoch 2/3·train·before batch 1/6")
     pane = open_run(view)
-    expect(pane.locator(".curve")).to_have_count(3, timeout=20_000)
+    expect(pane.locator("figure.curve")).to_have_count(3, timeout=20_000)
     view.tab.set_theme(dark=dark)
     try:
         for width in (1600, 900, 320, 250):

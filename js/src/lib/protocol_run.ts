@@ -14,7 +14,7 @@ export interface KnobGroup {
   knobs: KnobValue[];
 }
 
-export type EventKind = "pause" | "hyperparameter";
+export type EventKind = "pause" | "hyperparameter" | "jump";
 
 export interface RunEvent {
   kind: EventKind;

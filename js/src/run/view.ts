@@ -8,7 +8,7 @@ import { Knobs } from "../lib/knobs";
 import type { Card } from "../lib/protocol";
 import type { EventKind, KnobGroup, RunContent, RunOptions } from "../lib/protocol_run";
 
-const MARKED: Record<EventKind, string> = { pause: "paused", hyperparameter: "hyperparameter changed" };
+const MARKED: Record<EventKind, string> = { pause: "paused", hyperparameter: "hyperparameter changed", jump: "went back" };
 
 class RunView implements CardView {
   readonly element: HTMLElement;
@@ -97,7 +97,7 @@ class RunView implements CardView {
     if (this.events.dataset.key === key) return;
     this.events.dataset.key = key;
     this.happened.hidden = events.length === 0 && pauses === 0;
-    const items = events.map(({ text, position }) => h("li", {}, h("b", {}, text), h("span", { class: "mut" }, position ? `after ${positionText(position)}` : "before the first batch")));
+    const items = events.map(({ kind, text, position }) => h("li", {}, h("b", {}, text), kind !== "jump" && h("span", { class: "mut" }, position ? `after ${positionText(position)}` : "before the first batch")));
     const paused = pauses ? [h("li", {}, `paused ${pauses === 1 ? "once" : `${pauses} times`}`)] : [];
     this.events.replaceChildren(...items, ...paused);
   }

@@ -32,7 +32,7 @@ UNITS: dict[RunKind, str] = {
     "rate": "seen in backward()",
 }
 
-EVENT_COLORS: dict[EventKind, str] = {"pause": OTHER, "hyperparameter": "#c4781f"}
+EVENT_COLORS: dict[EventKind, str] = {"pause": OTHER, "hyperparameter": "#c4781f", "jump": "#a05cb5"}
 
 MOST_EVENTS = 200
 """Events that are listed, the newest."""
