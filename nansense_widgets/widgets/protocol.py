@@ -80,6 +80,14 @@ class UpdateFrequency(TypedDict):
     phase: str | None
 
 
+class Travel(TypedDict):
+    """Whether and where the run can go back: epochs from 0; `reason` says why not."""
+
+    available: bool
+    reason: str
+    epochs: list[int]
+
+
 class State(TypedDict):
     """The trait `state`: all that the controls show."""
 
@@ -102,6 +110,7 @@ class State(TypedDict):
     update_frequency: UpdateFrequency
     stats_scope: Literal["none", "watched", "all"]
     """Which layers' batches go into the statistics."""
+    travel: Travel
     last_action: str
     """The Python call of the last action, e.g. `session.step_batch()`."""
     cost: Cost | None
@@ -156,7 +165,8 @@ class Action(TypedDict):
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
     unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
-    set_update_frequency {unit, n, phase}, set_hyperparameter {name, value, optimizer, group}.
+    set_update_frequency {unit, n, phase}, request_time_travel {epoch},
+    set_hyperparameter {name, value, optimizer, group}.
     """
 
     type: Literal["action"]

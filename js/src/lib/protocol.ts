@@ -56,6 +56,13 @@ export type Standing = "before" | "in" | "after";
 
 export type StatsScope = "none" | "watched" | "all";
 
+/** Whether and where the run can go back: epochs from 0; `reason` says why not. */
+export interface Travel {
+  available: boolean;
+  reason: string;
+  epochs: number[];
+}
+
 export interface State {
   status: Status;
   detail: string;
@@ -69,6 +76,7 @@ export interface State {
   error: LoopError | null;
   update_frequency: UpdateFrequency;
   stats_scope: StatsScope;
+  travel: Travel;
   last_action: string;
   cost: Cost | null;
   notice: string;
@@ -100,6 +108,7 @@ export interface Graph {
 // ------------------------------------------------------------ requests, browser to kernel
 
 export type ActionName =
+  | "request_time_travel"
   | "set_hyperparameter"
   | "step_batch"
   | "step_phase"
