@@ -144,6 +144,8 @@ class EpochCache:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is written; False after `timeout` seconds."""
+        if self._thread is None:
+            return True
         done = threading.Event()
         self._submit(done.set)
         return done.wait(timeout)

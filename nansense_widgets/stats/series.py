@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -65,9 +66,8 @@ class PointSeries:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._places = np.zeros((0, 2), np.int32)  # epoch, batch
-        self._values = np.zeros(0, np.float64)
-        self._count = 0
+        # Of Python, not of numpy: appending to them takes a twentieth of the time.
+        self._epochs, self._batches, self._values = array("q"), array("q"), array("d")
         self._breaks: list[int] = []
         self._left_out = 0
         self._waiting: list[tuple[int, int, torch.Tensor]] = []
@@ -84,15 +84,17 @@ class PointSeries:
                 if len(self._waiting) >= WAITING:
                     self._fetch()
                 return
-            self._fetch()
+            if self._waiting:
+                self._fetch()
             self._add(epoch, place, float(value))
 
     def end_here(self) -> None:
         """What comes from now on is of another definition."""
         with self._lock:
             self._fetch()
-            if self._count and (not self._breaks or self._breaks[-1] < self._count):
-                self._breaks.append(self._count)
+            count = len(self._values)
+            if count and (not self._breaks or self._breaks[-1] < count):
+                self._breaks.append(count)
 
     def drop_from(self, epoch: int, batch: int = 0) -> None:
         """Forget the points of this batch and of all after it; those of whole epochs if theirs is not over.
@@ -101,7 +103,7 @@ class PointSeries:
         """
         with self._lock:
             self._fetch()
-            places = self._places[: self._count]
+            places = self._places()
             whole = places[:, 1] == NO_BATCH
             later = (places[:, 0] > epoch) | ((places[:, 0] == epoch) & (whole | (places[:, 1] >= batch)))
             self._keep(~later)
@@ -109,7 +111,7 @@ class PointSeries:
     @property
     def nbytes(self) -> int:
         """Memory that it takes."""
-        return self._places.nbytes + self._values.nbytes
+        return 24 * len(self._values)
 
     def snapshot(self, expected: int | None = None) -> MetricSeries:
         """What is known now.
@@ -119,27 +121,26 @@ class PointSeries:
         """
         with self._lock:
             self._fetch()
-            places = self._places[: self._count].astype(np.int64)
-            values = self._values[: self._count].copy()
+            places = self._places()
+            values = np.array(self._values, np.float64)
             breaks, left_out = tuple(self._breaks), self._left_out
         return MetricSeries(places[:, 0], places[:, 1], values, _spans(places, expected), breaks, left_out)
 
     def _add(self, epoch: int, batch: int, value: float) -> None:
-        at = self._count
-        broken = bool(self._breaks) and self._breaks[-1] == at
-        if at and not broken and tuple(self._places[at - 1]) == (epoch, batch):
-            self._values[at - 1] = value
-            return
-        if at >= MOST_POINTS:
+        count = len(self._values)
+        if count and self._batches[-1] == batch and self._epochs[-1] == epoch:
+            if not self._breaks or self._breaks[-1] != count:
+                self._values[-1] = value
+                return
+        if count >= MOST_POINTS:
             self._thin()
-            at = self._count
-        if at == len(self._values):
-            room = max(64, 2 * at)
-            self._places = np.resize(self._places, (room, 2))
-            self._values = np.resize(self._values, room)
-        self._places[at] = epoch, batch
-        self._values[at] = value
-        self._count += 1
+        self._epochs.append(epoch)
+        self._batches.append(batch)
+        self._values.append(value)
+
+    def _places(self) -> npt.NDArray[np.int64]:
+        """Epoch and batch of each point."""
+        return np.stack([np.array(self._epochs, np.int64), np.array(self._batches, np.int64)], 1)
 
     def _fetch(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -151,17 +152,16 @@ class PointSeries:
                 self._add(epoch, batch, value)
 
     def _thin(self) -> None:
-        keep = np.ones(self._count, bool)
-        keep[1 : self._count // 2 : 2] = False
+        keep = np.ones(len(self._values), bool)
+        keep[1 : len(keep) // 2 : 2] = False
         self._left_out += int((~keep).sum())
         self._keep(keep)
 
     def _keep(self, keep: npt.NDArray[np.bool_]) -> None:
         before = np.concatenate([[0], np.cumsum(keep)])
         self._breaks = sorted({int(before[at]) for at in self._breaks} - {0})
-        self._places = self._places[: self._count][keep]
-        self._values = self._values[: self._count][keep]
-        self._count = len(self._values)
+        self._epochs, self._batches = (array("q", column) for column in self._places()[keep].T.tolist())
+        self._values = array("d", np.array(self._values)[keep].tolist())
 
 
 def _spans(places: npt.NDArray[np.int64], expected: int | None) -> npt.NDArray[np.int64]:
