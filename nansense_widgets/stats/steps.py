@@ -16,13 +16,10 @@ from nansense_widgets.capture.values import memoryless, size_of, unobserved, unr
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import TensorStats
 from nansense_widgets.stats.epochs import Epochs
+from nansense_widgets.stats.norms import Number, Pair, norms
 from nansense_widgets.stats.snapshot import ParameterStatsSnapshot, StepSeries, TensorStatsSnapshot
-from nansense_widgets.stats.summary import as_numbers
 
 __all__ = ["ParameterBucket", "StepWatch"]
-
-Number = float | torch.Tensor
-"""A number, or on an accelerator a tensor of it, which is fetched later."""
 
 RECENT = 1024
 """Steps of an epoch whose values are kept one by one, those taken last."""
@@ -30,15 +27,10 @@ RECENT = 1024
 WAITING = 64
 """Values that may wait on an accelerator before they are fetched, all at once."""
 
-ROW = 256
-
 ROOM = 256 * 2**20
 """Bytes of weights that are kept while an optimizer steps."""
 
 TOO_LARGE = "update ratio not measured: only 256 MiB of weights are kept for it at a time"
-
-_TINY, _HUGE = 1e-12, 1e15
-"""Norms between these have squares that float32 can hold."""
 
 
 class _Series:
@@ -149,6 +141,10 @@ class ParameterBucket:
         return self.snapshot(name, phase, epoch).collapsed()
 
 
+Named = list[tuple[str, torch.Tensor]]
+"""Parameters with their names."""
+
+
 class StepWatch:
     """Listens to the optimizer steps of one batch.
 
@@ -219,30 +215,29 @@ class StepWatch:
             return
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         with unobserved():
-            for name, parameter in self._of(optimizer):
-                if closure is None and parameter.grad is None:
-                    continue
-                try:
-                    self._before[name] = self._copy(name, parameter)
-                    if closure is None:  # a closure computes the gradients inside the step
-                        self._read_gradient(name, parameter, optimizer)
-                except Exception as error:  # an instrument must not end the run
-                    self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
+            found = [
+                (name, parameter)
+                for name, parameter in self._of(optimizer)
+                if closure is not None or parameter.grad is not None
+            ]
+            for name, parameter in found:
+                self._keep(name, parameter)
+            if closure is None:  # a closure computes the gradients inside the step
+                self._read_gradients(found, optimizer)
 
     def after_step(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
         """Compare."""
         if threading.get_ident() != self._thread:
             return
         with unobserved():
-            for name, parameter in self._of(optimizer):
-                if name not in self._before:
-                    continue
-                try:
-                    self._compare(name, parameter, optimizer)
-                except Exception as error:
-                    self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
+            found = [(name, parameter) for name, parameter in self._of(optimizer) if name in self._before]
+            self._read_gradients([entry for entry in found if entry[0] not in self._gradients], optimizer)
+            updates = self._updates(found)
+            for name, _ in found:
+                gradient, update = self._gradients.pop(name, None), updates.get(name)
+                self._bucket(name).stepped(self._position, gradient, update)
 
-    def _of(self, optimizer: Optimizer) -> list[tuple[str, torch.Tensor]]:
+    def _of(self, optimizer: Optimizer) -> Named:
         """Its parameters that are looked at; none of an optimizer that is only a shell around others."""
         found = []
         try:
@@ -255,59 +250,59 @@ class StepWatch:
                 found += [(name, parameter) for name in names]
         return found
 
-    def _read_gradient(self, name: str, parameter: torch.Tensor, optimizer: Optimizer) -> None:
-        if parameter.grad is None:
-            return
-        found = norm(parameter.grad)
+    def _read_gradients(self, found: Named, optimizer: Optimizer) -> None:
+        gradients = {name: p.grad.detach() for name, p in found if p.grad is not None}
         # A fused optimizer is given the scale of a GradScaler and divides by it in its own step.
         scale = getattr(optimizer, "grad_scale", None)
-        self._gradients[name] = found if scale is None else found / scale.to(parameter.device).squeeze()
+        for name, size in self._measured({name: (tensor, None) for name, tensor in gradients.items()}):
+            factor = None if scale is None else scale.to(gradients[name].device).squeeze()
+            self._gradients[name] = size if factor is None else size / factor
 
-    def _compare(self, name: str, parameter: torch.Tensor, optimizer: Optimizer) -> None:
-        if name not in self._gradients:
-            self._read_gradient(name, parameter, optimizer)
-        before = self._before.pop(name)
-        update: Number | None = None
-        if before is not None:
-            self._room += size_of(before)
-            size = norm(before)
-            change = norm(torch.sub(parameter.detach(), before, out=before))
-            # Of weights that are all zero, as biases often are at first, there is no ratio.
-            update = change / size if isinstance(size, torch.Tensor) or size else float("nan")
-        self._bucket(name).stepped(self._position, self._gradients.pop(name, None), update)
+    def _updates(self, found: Named) -> dict[str, Number]:
+        """How far each parameter went, measured by its norm before."""
+        pairs: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
+        for name, parameter in found:
+            before = self._before.pop(name)
+            if before is not None:
+                self._room += size_of(before)
+                pairs[name] = (parameter.detach(), before)
+        sizes = dict(self._measured({name: (before, None) for name, (_, before) in pairs.items()}))
+        changes = self._measured({name: pair for name, pair in pairs.items() if name in sizes})
+        # Of weights that are all zero, as biases often are at first, there is no ratio.
+        return {
+            name: change / size if isinstance(size, torch.Tensor) or size else float("nan")
+            for name, change in changes
+            for size in (sizes[name],)
+        }
 
-    def _copy(self, name: str, parameter: torch.Tensor) -> torch.Tensor | None:
+    def _measured(self, pairs: Mapping[str, Pair]) -> list[tuple[str, Number]]:
+        """Norms by name; what went wrong becomes a note."""
+        found = []
+        for name, size in zip(pairs, norms(list(pairs.values())), strict=True):
+            if isinstance(size, Exception):
+                self._failed(name, size)
+            else:
+                found.append((name, size))
+        return found
+
+    def _failed(self, name: str, error: Exception) -> None:
+        self._bucket(name).note(f"not measured: {type(error).__name__}: {error}")
+
+    def _keep(self, name: str, parameter: torch.Tensor) -> None:
         """The weights before a step, if there is room for them."""
-        weights = parameter.detach()
-        if size_of(weights) > self._room:
-            self._bucket(name).note(TOO_LARGE)
-            return None
-        self._room -= size_of(weights)
-        return weights.clone()
+        try:
+            weights = parameter.detach()
+            self._before[name] = None
+            if size_of(weights) > self._room:
+                self._bucket(name).note(TOO_LARGE)
+            else:
+                self._before[name] = weights.clone()
+                self._room -= size_of(weights)
+        except Exception as error:  # an instrument must not end the run
+            self._failed(name, error)
 
     def _sample(self, name: str, parameter: torch.Tensor) -> None:
         try:
             self._bucket(name).sample(parameter.detach(), self._position)
         except Exception as error:
             self._bucket(name).note(f"not sampled: {type(error).__name__}: {error}")
-
-
-def norm(tensor: torch.Tensor) -> Number:
-    """Euclidean norm of all values: a number, or on an accelerator a tensor, for which nothing waits."""
-    tensor = tensor.detach()
-    if tensor.layout is not torch.strided:  # gradients of sparse embeddings
-        tensor = tensor.coalesce().values() if tensor.layout is torch.sparse_coo else tensor.to_dense()
-    if tensor.device.type != "cpu":
-        exact = tensor.dtype in (torch.float64, torch.complex128)
-        wide = torch.complex64 if tensor.is_complex() else torch.float32
-        found: torch.Tensor = torch.linalg.vector_norm(tensor, dtype=None if exact else wide)
-        return found
-    values = as_numbers(tensor).view(-1)
-    whole = values.numel() // ROW * ROW
-    # In float32 along short rows, in float64 over them.
-    rows = torch.linalg.vector_norm(values[:whole].view(-1, ROW), dim=1).numpy().astype(np.float64)
-    rest = values[whole:].numpy().astype(np.float64)
-    size = float(np.sqrt(rows @ rows + rest @ rest))
-    if _TINY < size < _HUGE:
-        return size
-    return float(torch.linalg.vector_norm(values, dtype=torch.float64))

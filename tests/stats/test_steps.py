@@ -14,7 +14,7 @@ from torch import nn
 import nansense_widgets
 from nansense_widgets import WatchSnapshot
 from nansense_widgets.stats import steps
-from nansense_widgets.stats.steps import norm
+from nansense_widgets.stats.norms import norm, norms
 from tests.driver import TIMEOUT_S
 
 Measured = dict[str, list[tuple[float, float]]]
@@ -190,6 +190,30 @@ def test_norms_of_any_size(scale: float, dtype: torch.dtype) -> None:
     tensor = (torch.randn(700, 3, dtype=torch.float64) * scale).to(dtype)
     exact = float(tensor.to(torch.complex128 if dtype.is_complex else torch.float64).norm())
     assert norm(tensor) == pytest.approx(exact, rel=1e-6)
+    assert norms([(tensor, None)]) == [pytest.approx(exact, rel=1e-6)]
+
+
+def test_norms_of_many_tensors_and_differences_come_in_order() -> None:
+    torch.manual_seed(0)
+    wide, tall = torch.randn(5, 12), torch.randn(12, 5).T
+    missing = torch.tensor([1.0, math.nan]), torch.tensor([math.inf, 1.0])
+    pairs = [
+        (torch.randn(1001), torch.randn(1001)),  # compiled, with a rest that fills no lane
+        (tall, None),  # not contiguous: not compiled
+        (wide, tall.clone()),  # pairs that lie differently in memory
+        (torch.randn(3, dtype=torch.float64), None),
+        *((tensor, None) for tensor in missing),
+        (torch.zeros(0), None),
+        (nn.Parameter(torch.randn(7)), None),
+    ]
+    exact = [float((x.detach().double() - (0 if y is None else y.double())).norm()) for x, y in pairs]
+    assert norms(pairs) == [pytest.approx(number, rel=1e-6, nan_ok=True) for number in exact]
+
+
+def test_what_has_no_norm_is_said_and_the_others_are_measured() -> None:
+    broken, well = norms([(torch.ones(2), torch.ones(3)), (torch.ones(4), None)])
+    assert isinstance(broken, RuntimeError)
+    assert well == 2.0
 
 
 def test_sparse_gradients_have_norms() -> None:
@@ -201,20 +225,20 @@ def test_sparse_gradients_have_norms() -> None:
     session.request_snapshot()
     session.detach()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-    norms: list[float] = []
+    measured: list[float] = []
 
     def loop() -> None:
         for ids in session.batches([torch.tensor([1, 1, 3])] * 3, phase="train"):
             optimizer.zero_grad()
             net(ids).square().sum().backward()
             assert net.weight.grad is not None
-            norms.append(float(net.weight.grad.to_dense().double().norm()))
+            measured.append(float(net.weight.grad.to_dense().double().norm()))
             optimizer.step()
 
     session.launch(loop)
     assert session.wait(TIMEOUT_S)
     (entry,) = session.watch_snapshot().parameters.values()
-    assert list(entry.gradient_norm.values) == pytest.approx(norms, rel=1e-6)
+    assert list(entry.gradient_norm.values) == pytest.approx(measured, rel=1e-6)
     session.close()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from nansense_widgets.stats.bins import RAW, ZERO
 from nansense_widgets.stats.native.build import LIBRARY, source_hash
 from nansense_widgets.stats.rows import Counts, Rows
 
-__all__ = ["Folded", "fold", "is_built", "moments"]
+__all__ = ["Folded", "fold", "is_built", "moments", "norms"]
 
 STRIDE = RAW + 16
 """As in `fold.c`."""
@@ -80,6 +81,28 @@ def moments(values: torch.Tensor, shift: float) -> tuple[float, ...]:
     return tuple(found.tolist())
 
 
+def norms(pairs: Sequence[tuple[torch.Tensor, torch.Tensor | None]]) -> list[float]:
+    """Euclidean norms, computed in float64, of tensors or of differences of two of one shape, all in one go.
+
+    Args:
+        pairs: contiguous float32 on the CPU; without a second one, the first is taken as it is.
+    """
+    count = len(pairs)
+    table = np.array(
+        [
+            [x.data_ptr() for x, _ in pairs],
+            [0 if y is None else y.data_ptr() for _, y in pairs],
+            [x.numel() for x, _ in pairs],
+        ],
+        np.int64,
+    )
+    found = np.empty(count)
+    x, y, sizes = (_address(row) for row in table)
+    _library.nansense_norms(x, y, sizes, count, _address(found))
+    numbers: list[float] = found.tolist()
+    return numbers
+
+
 def is_built() -> bool:
     """Whether there is a library, built from the source that lies beside it."""
     return _library is not None
@@ -112,7 +135,13 @@ def _load() -> Any:
     library.nansense_fold.argtypes = [pointer, *[whole] * 4, number, *[pointer] * 3]
     library.nansense_take.argtypes = [pointer, *[whole] * 6, *[pointer] * 4]
     library.nansense_moments.argtypes = [pointer, whole, number, pointer]
-    for function in (library.nansense_fold, library.nansense_take, library.nansense_moments):
+    library.nansense_norms.argtypes = [*[pointer] * 3, whole, pointer]
+    for function in (
+        library.nansense_fold,
+        library.nansense_take,
+        library.nansense_moments,
+        library.nansense_norms,
+    ):
         function.restype = None
     return library
 

@@ -142,6 +142,31 @@ EXPORT void nansense_moments(const float *x, int64_t n, double shift, double *ou
   for (int64_t at = 0; at < n; at += block) add_block(x + at, n - at < block ? n - at : block, shift, out);
 }
 
+/* The sum of (x - y)^2; `y` may be NULL, for zeros. */
+WIDE static double squares(const float *x, const float *y, int64_t n) {
+  Doubles sum = {0}, sum2 = {0};
+  int64_t whole = n - n % (2 * LANES);
+  for (int64_t i = 0; i < whole; i += 2 * LANES) {
+    Doubles d = differences(x + i, 0), e = differences(x + i + LANES, 0);
+    if (y) d -= differences(y + i, 0), e -= differences(y + i + LANES, 0);
+    sum += d * d;
+    sum2 += e * e;
+  }
+  sum += sum2;
+  double all = 0;
+  for (int j = 0; j < LANES; j++) all += sum[j];
+  for (int64_t i = whole; i < n; i++) {
+    double d = (double)x[i] - (y ? (double)y[i] : 0);
+    all += d * d;
+  }
+  return all;
+}
+
+/* Euclidean norms of `tensors` differences; see `squares`. */
+EXPORT void nansense_norms(const float *const *x, const float *const *y, const int64_t *n, int64_t tensors, double *out) {
+  for (int64_t i = 0; i < tensors; i++) out[i] = sqrt(squares(x[i], y[i], n[i]));
+}
+
 /* The first and the last bin of [from, to) that is used; both are `from` where none is. */
 static void span(const int64_t *total, int32_t from, int32_t to, double *first, double *end) {
   int32_t a = from, b = to;
