@@ -14,9 +14,9 @@ const minifiedCss = {
   },
 };
 
-const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "dashboard"];
+const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "weights", "dashboard"];
 /** Scripts that a dashboard asks the kernel for when a view is first looked at. */
-const VIEWS = ["histogram", "extremes", "curves"];
+const VIEWS = ["histogram", "extremes", "curves", "weights"];
 
 const options = {
   entryPoints: [

@@ -216,7 +216,7 @@ def test_a_step_that_raises_leaves_nothing_behind() -> None:
         with pytest.raises(KeyError, match="mine"):
             optimizer.step(bad)
         with torch.no_grad():
-            model[0].weight += 1
+            model[0].get_parameter("weight").add_(1)
         model(x).square().mean().backward()
         before.update(values(model))
         optimizer.step()
@@ -294,7 +294,7 @@ def test_settings_and_state_are_those_of_each_group() -> None:
     assert (first.label, first.group, first.settings["lr"]) == ("Adam", 0, 0.5)
     assert (second.group, second.settings["lr"], second.settings["betas"]) == (1, 0.1, (0.9, 0.999))
     assert str(second.settings["amsgrad"]) == "False"
-    state = optimizer.state[model[2].bias]
+    state = optimizer.state[model[2].get_parameter("bias")]
     assert first.state.keys() == {"step", "exp_avg", "exp_avg_sq"}
     assert torch.equal(second.state["exp_avg_sq"], state["exp_avg_sq"])
     assert snapshot.optimizer_hyperparams["2.bias"]["lr"] == 0.1  # as before

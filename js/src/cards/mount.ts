@@ -105,7 +105,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     alive,
     wantSoon,
     showSample: (sample) => !bar.element.hidden && bar.choose(sample),
-    act: (name, args) => void channel.action(name, args).catch(() => undefined),
+    act: (name, args) => channel.action(name, args).catch(() => undefined),
     load: (name) => loadScript(channel, name),
     addStyles: (css) => root.addStyles([css]),
   };
@@ -113,7 +113,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     frame,
     channel,
     kinds: options.kinds,
-    close: options.closable ? (layer) => frame.act("unwatch", { layers: [layer] }) : null,
+    close: options.closable ? (layer) => void frame.act("unwatch", { layers: [layer] }) : null,
     drawSoon: (card) => drawSoon([card]),
   };
 

@@ -7,7 +7,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -109,6 +109,7 @@ export type ActionName =
   | "cancel"
   | "request_snapshot"
   | "set_axes"
+  | "set_hyperparameter"
   | "set_stats_scope"
   | "watch"
   | "unwatch"

@@ -15,6 +15,7 @@ from nansense_widgets.widgets.views.curves import CurvesView
 from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
 from nansense_widgets.widgets.views.strips import StripsView
+from nansense_widgets.widgets.views.weights import WeightsView
 
 __all__ = ["VIEWS", "CardView", "HasWidgets"]
 
@@ -23,5 +24,6 @@ VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "histogram": HistogramView,
     "extremes": ExtremesView,
     "curves": CurvesView,
+    "weights": WeightsView,
 }
 """Made once a widget, when first asked for."""

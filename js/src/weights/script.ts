@@ -1,0 +1,4 @@
+import css from "../css/weights.css";
+import { weights } from "./view";
+
+export default { kind: weights, css };
