@@ -89,6 +89,8 @@ class UpdateWatch:
                 reasons[name] = SKIPPED
             else:
                 kept = to_cpu(kept)
+                if kept.tensor is not None and not parameter.requires_grad and not kept.tensor.any():
+                    kept = Kept(None, FROZEN)  # an optimizer that has it passes over it
                 if kept.tensor is not None:
                     updates[name] = kept.tensor
                 if why := kept.reason or kept.part:
@@ -117,6 +119,7 @@ class UpdateWatch:
             return Kept(None, f"no update: {type(error).__name__}: {error}")
 
 
+FROZEN = "no update: frozen (requires_grad is False)"
 SKIPPED = "no update: the step was skipped, because GradScaler found Inf or NaN in a gradient"
 
 
@@ -129,7 +132,7 @@ def _minus(now: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
 
 def _why_none(parameter: torch.Tensor, skipped: bool) -> str:
     if not parameter.requires_grad:
-        return "no update: frozen (requires_grad is False)"
+        return FROZEN
     if skipped:
         return SKIPPED
     return "no update: no optimizer stepped with it in this batch"

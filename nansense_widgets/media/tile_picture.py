@@ -25,8 +25,8 @@ SMALLEST, SHORTEST = 28, 16
 """Longer and shorter edge, in CSS pixels, that a tile of several has at least."""
 SHORT = 48
 """Shorter edge of a single tile; of a very long one only a part is on screen."""
-MOST_EDGE = 96
-"""Edge of a tile of many at most: more would be seen of fewer."""
+MOST_EDGE = 72
+"""Shorter edge of a tile of many at most: larger ones show no more."""
 LARGEST = 32
 MOST_CODES = 1 << 22
 _SAFE = 1e34
@@ -82,7 +82,14 @@ def sizing(full: tuple[int, int], tiles: int, box: Box, zoom: int) -> Sizing:
             chosen = one
         if _fits(height, width, tiles, box):
             break
-    return _zoomed(chosen or ladder[-1], zoom, longest)
+    best = chosen or ladder[-1]
+    if best.pool > 1 and full[0] > 1:
+        # Blocks that divide the tile evenly, if some of about this size do: no pixel is of fewer values.
+        even = (
+            p for p in range(best.pool, best.pool + best.pool // 3 + 1) if not (full[0] % p or full[1] % p)
+        )
+        best = Sizing(next(even, best.pool), 1)
+    return _zoomed(best, zoom, longest)
 
 
 def _is_visible(height: float, width: float, full: tuple[int, int], tiles: int, ratio: float) -> bool:
@@ -96,7 +103,7 @@ def _fits(height: float, width: float, tiles: int, box: Box) -> bool:
     room, tall, gap = box.width * box.ratio, box.height * box.ratio, GAP * box.ratio
     if tiles == 1:
         return width <= room and height <= tall
-    if max(height, width) > MOST_EDGE * box.ratio and tiles > 8:
+    if min(height, width) > MOST_EDGE * box.ratio and tiles > 8:
         return False
     across = int((room + gap) // (width + gap))
     return across >= 1 and -(-tiles // across) * (height + gap + CAPTION * box.ratio) - gap <= tall
@@ -188,9 +195,13 @@ def encode_tiles(values: Floats, scale: float) -> bytes:
     return encode(np.ascontiguousarray(values), scale).tobytes()
 
 
-def scale_of(values: Floats) -> float:
-    """The scale of a pooled picture, by which its means can be told apart: the largest finite magnitude."""
-    return largest_finite(values)
+def scale_of(picture: Floats, full: tuple[int, int], pool: int) -> float:
+    """The scale of a pooled picture, by which its means can be told apart: the largest finite magnitude.
+
+    That of whole blocks, if there are any: the mean of the few values at an edge may be far larger.
+    """
+    rows, columns = (size // pool or 1 for size in full)
+    return largest_finite(picture[:, :, :rows, :columns]) or largest_finite(picture)
 
 
 def taken(

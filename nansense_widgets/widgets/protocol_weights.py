@@ -188,7 +188,7 @@ class WeightsContent(TypedDict):
     missing: str
     """Why there are no panels, else empty."""
     part: str
-    """Empty, or which parameters the snapshot has, in a large model."""
+    """Empty or, where values are missing, which parameters the snapshot of a large model has."""
     total: int
     """Parameters and buffers of the layer."""
     first: int

@@ -34,7 +34,7 @@ export interface FieldPicture {
   caption(position: number): string;
 }
 
-export const TALLEST = 240;
+export const TALLEST = 280;
 
 export class Field {
   private readonly canvas = h("canvas", { role: "img", tabindex: 0 });

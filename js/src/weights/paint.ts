@@ -9,7 +9,7 @@ import { barColor, type Look } from "../strips/paint";
 export function paintColour(context: CanvasRenderingContext2D, left: number, top: number, codes: Uint8Array, [rows, columns]: Pair, scale: number, look: Look): void {
   const image = context.createImageData(columns * scale, rows * scale);
   const pixels = new Uint32Array(image.data.buffer);
-  const level = (code: number): number => (code < 3 ? 0 : Math.round(((code - 3) / 252) * 255));
+  const level = (code: number): number => (code < 3 ? 0 : Math.round(look.unsigned ? ((code - ZERO) / 126) * 255 : ((code - 3) / 252) * 255));
   const warn = packed(look.warn);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {

@@ -43,6 +43,7 @@ export class Panel {
   private readonly lines = h("div", { class: "wopts" });
   private readonly missing = h("div", { class: "wmissing" });
   private readonly readout = h("div", { class: "wread mono" });
+  private readonly told: HTMLElement;
   private readonly grid = h("div", { class: "wgrid" });
   private readonly orderNote = h("div", { class: "foot", hidden: true });
   private readonly tools: Tools;
@@ -77,7 +78,8 @@ export class Panel {
       most: PIECE,
       ask: ({ kind, channel }, window): ExactWeightsAsk => ({ panel: name, strip: kind, tile: Math.floor(channel / 3), colour: channel % 3, window }),
     });
-    this.element = h("section", { class: "wpanel", role: "group", "aria-label": `parameter ${name}` }, h("div", { class: "whead" }, h("h3", {}, name), this.notes), this.facts, this.lines, this.tools.element, this.readout, this.grid, this.missing, this.orderNote);
+    this.told = h("div", { class: "wtold" }, this.readout, this.tools.zoom);
+    this.element = h("section", { class: "wpanel", role: "group", "aria-label": `parameter ${name}` }, h("div", { class: "whead" }, h("h3", {}, name), this.notes), this.facts, this.lines, this.tools.element, this.told, this.grid, this.missing, this.orderNote);
   }
 
   options(mode: ScaleMode): PanelOptions | null {
@@ -129,7 +131,7 @@ export class Panel {
       box.show(panel, strip, strip.layout === "number" ? null : this.picture(panel, strip, buffers, room));
     });
     this.grid.hidden = drawn.length === 0;
-    this.readout.hidden = !drawn.some(({ layout }) => layout !== "number");
+    this.told.hidden = !drawn.some(({ layout }) => layout !== "number");
     this.settleScroll();
     this.drawReading();
   }

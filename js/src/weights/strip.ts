@@ -17,6 +17,7 @@ export class StripBox {
   private readonly legend = h("span", { class: "leg", role: "img" }, this.low, this.map, this.high);
   private readonly number = h("div", { class: "scalar mono", hidden: true });
   private readonly foot = h("div", { class: "foot", hidden: true });
+  private readonly head = h("div", { class: "sh" }, this.heading, this.bad, this.legend);
   readonly field: Field;
   readonly element: HTMLElement;
   strip: WeightStrip | null = null;
@@ -26,7 +27,7 @@ export class StripBox {
     events: FieldEvents,
   ) {
     this.field = new Field(events);
-    this.element = h("div", { class: "wstrip", "data-strip": key }, h("div", { class: "sh" }, this.heading, this.bad, this.legend), this.number, this.field.element, this.foot);
+    this.element = h("div", { class: "wstrip", "data-strip": key }, this.head, this.number, this.field.element, this.foot);
   }
 
   show(panel: WeightPanel, strip: WeightStrip, picture: FieldPicture | null): void {
@@ -41,6 +42,8 @@ export class StripBox {
     this.number.hidden = picture !== null;
     this.field.element.hidden = this.legend.hidden = picture === null;
     if (!picture) return setText(this.number, strip.value === null ? counts.replace(/^1 /, "") || "not finite" : formatValue(strip.value));
+    // The scale stands over the end of its picture, where that is wide enough for it.
+    this.head.style.maxWidth = `${Math.max(250, picture.plan.plane[0])}px`;
     const [low, high] = scaleEnds(strip);
     setText(this.low, low);
     setText(this.high, high);

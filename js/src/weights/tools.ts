@@ -33,7 +33,8 @@ export class Tools {
   private readonly groupBox = h("input", { type: "checkbox" });
   private readonly groupLabel = h("label", { class: "hcheck" }, this.groupBox, "grouped");
   private readonly zoomButtons: HTMLButtonElement[];
-  private readonly zoomLabel: HTMLElement;
+  /** Stands elsewhere than the others. */
+  readonly zoom: HTMLElement;
   private arranged: Arranged = { y: -1, x: -1, tile: -1, colour: -1 };
   private drawn = "";
 
@@ -55,8 +56,8 @@ export class Tools {
     this.orderLabel = h("label", { class: "wuse" }, this.orderText, this.order);
     const button = (text: string, label: string, run: () => void, glyph?: string): HTMLButtonElement => h("button", { type: "button", class: glyph ? "ib s wz" : "btn s", "aria-label": `${label} ${name}`, title: label, onclick: run }, glyph ?? text);
     this.zoomButtons = [button("", "Zoom out of", () => events.zoom(-1), "\u2212"), button("fit", "Fit", () => events.zoom(0, true)), button("", "Zoom into", () => events.zoom(1), "+")];
-    this.zoomLabel = h("span", { class: "wzoom", role: "group", "aria-label": `Zoom of ${name}` }, ...this.zoomButtons);
-    this.element = h("div", { class: "wtools" }, ...[...this.uses.values()].map(({ label }) => label), this.splitLabel, this.sliders, this.orderLabel, this.groupLabel, this.zoomLabel);
+    this.zoom = h("span", { class: "wzoom", role: "group", "aria-label": `Zoom of ${name}` }, ...this.zoomButtons);
+    this.element = h("div", { class: "wtools" }, ...[...this.uses.values()].map(({ label }) => label), this.splitLabel, this.sliders, this.orderLabel, this.groupLabel);
   }
 
   update(panel: WeightPanel, alive: boolean, drawn: boolean): void {
@@ -74,7 +75,7 @@ export class Tools {
     this.splitBox.checked = panel.split;
     this.splitBox.disabled = this.order.disabled = this.groupBox.disabled = !alive;
     for (const button of this.zoomButtons) button.disabled = !alive;
-    this.zoomLabel.hidden = !drawn;
+    this.zoom.hidden = !drawn;
     const orders = panel.ordered !== "" && drawn;
     this.orderLabel.hidden = !orders;
     setText(this.orderText, panel.ordered === "tile" ? "tiles" : "rows");
@@ -82,6 +83,7 @@ export class Tools {
     this.groupLabel.hidden = panel.ordered !== "tile" || !orders || (panel.order === "index" && panel.groups.length === 0 && !panel.axes[panel.arranged.tile]?.labels.some((label) => label.includes(" ")));
     this.groupBox.checked = panel.group;
     this.drawSliders(panel, alive && drawn);
+    this.element.hidden = [...this.element.children].every((child) => (child as HTMLElement).hidden);
   }
 
   private drawSliders({ axes, arranged, index, name }: WeightPanel, alive: boolean): void {

@@ -101,7 +101,7 @@ class WeightsView implements CardView {
     setText(this.missing, content.missing);
     this.list.hidden = this.bar.hidden = content.panels.length === 0;
     this.partly.hidden = !content.part || content.panels.length === 0;
-    setText(this.partly, content.part ? `The model is large: the snapshot has ${content.part}.` : "");
+    setText(this.partly, content.part ? `The model is large, and the snapshot has only some of it: ${content.part}.` : "");
     this.choice.enable(alive);
     const last = content.first + content.panels.length;
     this.pager.hidden = content.total <= PAGE;

@@ -94,7 +94,7 @@ def held_tensors(snapshot: BatchSnapshot, architecture: Architecture, layer: str
 
 def _parameter(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
     info = snapshot.parameters.get(first)
-    strips = [_strip("value", "Weights", snapshot.weights.get(first), snapshot.weight_reasons.get(first, ""))]
+    strips = [_strip("value", "Value", snapshot.weights.get(first), snapshot.weight_reasons.get(first, ""))]
     gradient = snapshot.weight_gradients.get(first), snapshot.weight_gradient_reasons.get(first, "")
     strips.append(_strip("gradient", "Gradient", *gradient))
     update = snapshot.weight_updates.get(first), snapshot.weight_update_reasons.get(first, "")
@@ -126,7 +126,7 @@ def _notes(snapshot: BatchSnapshot, name: str, first: str) -> Iterator[str]:
 
 
 def _buffer(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
-    strip = _strip("value", "Values", snapshot.buffers.get(first), snapshot.buffer_reasons.get(first, ""))
+    strip = _strip("value", "Value", snapshot.buffers.get(first), snapshot.buffer_reasons.get(first, ""))
     if name.rpartition(".")[2] in _UNSIGNED:
         strip = replace(strip, is_magnitude=True)
     others = [other for other, known in snapshot.tied.items() if known == first and other != name]

@@ -67,10 +67,11 @@ class WeightsView:
             return content
         self._begin(snapshot.number)
         held = held_tensors(snapshot, self._source.architecture, layer)
-        content["part"] = snapshot.weights_part
         content["total"] = len(held)
         first = content["first"] = max(0, min(options["first"], len(held) - 1))
         page = held[first : first + max(1, options["count"])]
+        if any(one.kind == "parameter" and one.value is None for one in page):
+            content["part"] = snapshot.weights_part
         shared = self._painter.shared_scales(held) if options["scale"] == "shared" else {}
         content["panels"] = [self._panel(one, options, shared, buffers) for one in page]
         return content
