@@ -175,8 +175,10 @@ class ArchitectureBuilder:
     def _module(self, name: str) -> ArchitectureNode:
         module = self.index.modules[name]
         ran = self._ran.get(name)
-        own = [p for p, _ in module.named_parameters(recurse=False)]
-        prefix = "" if module is self.index.root else f"{name}."
+        # A module that is the whole model stands for what is inside it too.
+        whole = module is self.index.root
+        own = [p for p, _ in module.named_parameters(recurse=whole)]
+        prefix = "" if whole else f"{name}."
         around = self.index.modules.get(_parent(name, self.index.modules), self.index.root)
         roles = roles_of_module(module, name.rpartition(".")[2], None if around is module else around)
         return ArchitectureNode(
@@ -186,7 +188,7 @@ class ArchitectureBuilder:
             parent=_parent(name, self.index.modules),
             hyperparameters=_hyperparameters(module),
             parameters=tuple(prefix + p for p in own),
-            buffers=tuple(prefix + b for b, _ in module.named_buffers(recurse=False)),
+            buffers=tuple(prefix + b for b, _ in module.named_buffers(recurse=whole)),
             parameter_count=parameter_count(module),
             output_shapes=ran.shapes if ran else (),
             output_paths=ran.paths if ran else (),

@@ -59,7 +59,7 @@ def tile_order(
     known = axes[axis]
     if by == "index":
         return TileOrder(axis, None, _parts(known) if group else ())
-    values = readable(tensor).reshape(split_shape(axes)).movedim(axis, 0).flatten(1)
+    values = readable(tensor).reshape(split_shape(axes)).movedim(axis, 0).reshape(known.size, -1)
     norms = torch.linalg.vector_norm(values, dim=1, dtype=torch.float64).numpy()
     if by == "norm":
         # NaN and infinite tiles first: they are what one looks for.

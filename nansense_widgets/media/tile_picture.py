@@ -85,9 +85,8 @@ def sizing(full: tuple[int, int], tiles: int, box: Box, zoom: int) -> Sizing:
     best = chosen or ladder[-1]
     if best.pool > 1 and full[0] > 1:
         # Blocks that divide the tile evenly, if some of about this size do: no pixel is of fewer values.
-        even = (
-            p for p in range(best.pool, best.pool + best.pool // 3 + 1) if not (full[0] % p or full[1] % p)
-        )
+        near = range(best.pool, best.pool + best.pool // 3 + 1)
+        even = (pool for pool in near if full[0] % pool == full[1] % pool == 0)
         best = Sizing(next(even, best.pool), 1)
     return _zoomed(best, zoom, longest)
 

@@ -155,8 +155,8 @@ def arranged(tensor: torch.Tensor, axes: Sequence[TilerAxis], arrangement: Arran
             whole = whole.select(axis, arrangement.index[axis])
     left = [axis for axis in range(len(axes)) if axis in used]
     whole = whole.permute([left.index(axis) for axis in used])
-    for place, axis in enumerate((arrangement.tile, arrangement.colour, arrangement.y, arrangement.x)):
-        if axis is None:
+    for place, use in enumerate((arrangement.tile, arrangement.colour, arrangement.y, arrangement.x)):
+        if use is None:
             whole = whole.unsqueeze(place)
     return whole
 

@@ -140,7 +140,9 @@ class StripPainter:
         values = self._values(key, whole, laid, size, region)
         if size.pool > 1 and rows > 1:
             # Means of many values are far smaller than these: they have a scale of their own.
-            payload["scale"] = scale_of(self._pooled_whole(key, whole, laid, size), full, size.pool)
+            payload["scale"] = scale_of(
+                self._pooled_whole(key, whole, laid, size), (rows, columns), size.pool
+            )
         if scale is not None:
             payload["scale"] = scale
         arrangement = laid.arrangement
