@@ -324,8 +324,10 @@ export class Panel {
       if (!strip || !pointed || strip.layout === "number") continue;
       const text = this.textOf(panel, strip, cursor.spot);
       if (box.key === cursor.key) own = text;
-      parts.push(box.key === cursor.key || !parts.length ? text : text.replace(/^.*?\](?: mean)?/, strip.title));
+      else parts.push(text.replace(/^.*?\](?: mean)?/, strip.title));
     }
+    // What is pointed at comes first; the others stand at the same place.
+    if (own) parts.unshift(own);
     this.owner.read(own);
     setText(this.readout, parts.length ? parts.join("  \u00b7  ") : "Point at a value to read it.");
     this.readout.classList.toggle("idle", parts.length === 0);
