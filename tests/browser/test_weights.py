@@ -1,4 +1,4 @@
-"""The Weights view in JupyterLab: what is read off it is what Python has, and its controls do what they say."""
+"""The Weights view in JupyterLab: what is read off it is what Python has; its controls do what they say."""
 
 from __future__ import annotations
 
@@ -277,7 +277,12 @@ def test_hyperparameters_are_fields(lab: Lab) -> None:
 def test_layers_without_weights_and_alone_in_a_cell(lab: Lab) -> None:
     cells = [LAYERS + LOOP, START + "\nsession.watch('relu1')", LAUNCH]
     path = lab.write_notebook(
-        [*cells, "session.wait_until_paused(timeout=30)", "session.weights('stem')", "session.weights('relu1')"]
+        [
+            *cells,
+            "session.wait_until_paused(timeout=30)",
+            "session.weights('stem')",
+            "session.weights('relu1')",
+        ]
     )
     tab = lab.open(path, viewport=(1200, 1400))
     tab.run_all()
