@@ -29,8 +29,10 @@ MOST_EDGE = 72
 """Shorter edge of a tile of many at most: larger ones show no more."""
 LARGEST = 32
 MOST_CODES = 1 << 22
-_SAFE = 1e34
-"""Sums of this many float32 values in a block cannot overflow."""
+_SAFE = 1e30
+"""Sums over a block of values up to this cannot overflow."""
+_FEW = 8
+"""Neighbours that are too few to add up one axis after the other."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +127,12 @@ def _zoomed(one: Sizing, zoom: int, longest: int) -> Sizing:
     return Sizing(max(1, pool), magnify)
 
 
-def pooled(tiles: torch.Tensor, pool: int) -> Floats:
+def pooled(tiles: torch.Tensor, pool: int, scale: float) -> Floats:
     """Arranged values (tiles, colours, rows, columns) as numbers, means over blocks of `pool` by `pool`.
 
     NaN anywhere in a block gives NaN, an infinity stays one. A single row gives least and largest values of
-    stretches instead, (tiles, colours, 2, columns): a mean would hide its peaks.
+    stretches instead, (tiles, colours, 2, columns): a mean would hide its peaks. `scale` is the largest
+    finite magnitude.
     """
     count, colours, rows, columns = tiles.shape
     numbers = readable(tiles)
@@ -140,22 +143,29 @@ def pooled(tiles: torch.Tensor, pool: int) -> Floats:
         lines = numbers.reshape(-1, columns).numpy()
         return envelope(lines, pool).reshape(count, colours, 2, -1)
     planes = numbers.reshape(count * colours, rows, columns)
-    largest = float(planes.abs().amax()) if numbers.dtype == torch.float64 else 0.0
-    if numbers.dtype == torch.float32:
-        low, high = torch.aminmax(planes)
-        largest = max(abs(float(low)), abs(float(high)))
-    if not np.isfinite(largest) or largest < _SAFE:
+    if scale > _SAFE:  # sums next to the largest float32 overflow although their mean does not
+        means = mean_pool(planes.numpy(), (pool, pool))
+    elif pool < _FEW:
         means = functional.avg_pool2d(planes, pool, ceil_mode=True).numpy()
-        # Sums next to the largest float32 overflow although their mean does not.
-        if np.isfinite(largest) or not _overflowed(planes, means):
-            return np.asarray(means.reshape(count, colours, *means.shape[1:]))
-    means = mean_pool(planes.numpy(), (pool, pool))
+    else:
+        sums = _block_sums(_block_sums(planes, 1, pool), 2, pool)
+        means = (sums / torch.outer(_block_sizes(rows, pool), _block_sizes(columns, pool))).numpy()
     return np.asarray(means.reshape(count, colours, *means.shape[1:]))
 
 
-def _overflowed(planes: torch.Tensor, means: Floats) -> bool:
-    finite = planes[planes.isfinite()]
-    return bool(np.isinf(means).any()) and finite.numel() > 0 and float(finite.abs().amax()) > _SAFE
+def _block_sums(planes: torch.Tensor, axis: int, pool: int) -> torch.Tensor:
+    """Sums of `pool` neighbours along an axis; the last one is of what is left. Three times as fast as a pooling."""
+    whole = planes.shape[axis] // pool
+    sums = (
+        [planes.narrow(axis, 0, whole * pool).unflatten(axis, (whole, pool)).sum(axis + 1)] if whole else []
+    )
+    if left := planes.shape[axis] - whole * pool:
+        sums.append(planes.narrow(axis, whole * pool, left).sum(axis, keepdim=True))
+    return torch.cat(sums, axis)
+
+
+def _block_sizes(size: int, pool: int) -> torch.Tensor:
+    return torch.tensor([min(pool, size - start) for start in range(0, size, pool)], dtype=torch.float32)
 
 
 def first_region(full: tuple[int, int], tiles: int, size: Sizing, box: Box) -> Region:

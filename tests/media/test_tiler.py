@@ -209,7 +209,7 @@ def test_a_pooled_pixel_is_the_mean_of_its_block(
     tiles: int, colours: int, rows: int, columns: int, pool: int
 ) -> None:
     values = torch.randn(tiles, colours, rows, columns, generator=torch.Generator().manual_seed(rows))
-    picture = pooled(values, pool)
+    picture = pooled(values, pool, 6.0)
     assert picture.shape == (tiles, colours, -(-rows // pool), -(-columns // pool))
     for row, column in itertools.product(range(picture.shape[2]), range(picture.shape[3])):
         block = values[:, :, row * pool : (row + 1) * pool, column * pool : (column + 1) * pool]
@@ -219,31 +219,31 @@ def test_a_pooled_pixel_is_the_mean_of_its_block(
 def test_what_is_not_finite_stays_visible_in_a_pooled_picture() -> None:
     values = torch.zeros(1, 1, 8, 8)
     values[0, 0, 1, 1], values[0, 0, 1, 6], values[0, 0, 6, 1] = float("nan"), float("inf"), -float("inf")
-    picture = pooled(values, 4)[0, 0]
+    picture = pooled(values, 4, 0.0)[0, 0]
     assert math.isnan(picture[0, 0])
     assert (picture[0, 1], picture[1, 0], picture[1, 1]) == (float("inf"), -float("inf"), 0)
 
 
 def test_means_of_the_largest_numbers_do_not_overflow() -> None:
     values = torch.full((1, 1, 4, 4), torch.finfo(torch.float32).max)
-    assert np.isfinite(pooled(values, 4)).all()
+    assert np.isfinite(pooled(values, 4, 3e38)).all()
     values[0, 0, 0, 0] = float("inf")
-    picture = pooled(values, 2)[0, 0]
+    picture = pooled(values, 2, 3e38)[0, 0]
     assert picture[0, 0] == float("inf")
     assert np.isfinite(picture.ravel()[1:]).all()
 
 
 def test_a_pooled_row_keeps_its_peaks() -> None:
     row = torch.tensor([0.0, 5, 0, 0, -3, 0, 1]).view(1, 1, 1, 7)
-    assert pooled(row, 3)[0, 0].tolist() == [[0, -3, 1], [5, 0, 1]]
+    assert pooled(row, 3, 5.0)[0, 0].tolist() == [[0, -3, 1], [5, 0, 1]]
 
 
 def test_the_scale_of_means_is_that_of_whole_blocks() -> None:
     values = torch.zeros(1, 1, 5, 5)
     values[0, 0, 4, 4], values[0, 0, 0, 0] = 100, 4
-    picture = pooled(values, 2)
+    picture = pooled(values, 2, 100.0)
     assert scale_of(picture, (5, 5), 2) == 1
-    assert scale_of(pooled(values, 8), (5, 5), 8) == pytest.approx(104 / 25)
+    assert scale_of(pooled(values, 8, 100.0), (5, 5), 8) == pytest.approx(104 / 25)
 
 
 @given(

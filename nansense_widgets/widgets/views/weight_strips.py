@@ -190,7 +190,7 @@ class StripPainter:
             if laid.order.order is not None and axis is not None:
                 place = 2 if axis == laid.arrangement.y else 0
                 ordered = taken(whole, laid.order.order, place, 0, whole.shape[place])
-            picture = pooled(ordered, size.pool)
+            picture = pooled(ordered, size.pool, self._facts[key].scale)
             if sum(known_picture.nbytes for known_picture in self._pooled.values()) > POOLED_BYTES:
                 self._pooled.clear()
             self._pooled[known] = picture
