@@ -309,6 +309,14 @@ def test_places_are_taken_in_order() -> None:
 # ------------------------------------------------------------------ facts
 
 
+@pytest.fixture(params=[True, False], ids=["in C", "in torch"])
+def either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are measured in compiled code, or without it."""
+    if not request.param:
+        monkeypatch.setattr("nansense_widgets.media.facts.native.is_built", lambda: False)
+
+
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("name", ["float32", "float64", "bfloat16", "float16", "int64", "bool", "complex64"])
 def test_facts_of_every_dtype(name: str) -> None:
     dtype: torch.dtype = getattr(torch, name)
@@ -322,11 +330,13 @@ def test_facts_of_every_dtype(name: str) -> None:
     assert facts.low == pytest.approx(float(plain.min()))
 
 
+@pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("size", [1e-30, 1e30])
 def test_norms_neither_over_nor_underflow(size: float) -> None:
     assert tensor_facts(torch.full((100,), size)).norm == pytest.approx(10 * size, rel=1e-5)
 
 
+@pytest.mark.usefixtures("either_way")
 def test_facts_are_over_finite_values() -> None:
     nan, inf = float("nan"), float("inf")
     facts = tensor_facts(torch.tensor([3.0, nan, inf, -inf, -4, 0]))
