@@ -298,7 +298,7 @@ def test_layers_without_weights_and_alone_in_a_cell(lab: Lab) -> None:
     expect(panel(again.card("stem"), "stem.weight")).to_be_visible()
 
 
-@pytest.mark.parametrize("layer", ["stem", "conv", "norm", "attention", "embedding", "lstm", "fc"])
+@pytest.mark.parametrize("layer", ["stem", "conv", "attention", "embedding", "fc"])
 def test_looks(lab: Lab, layer: str) -> None:
     path = lab.write_notebook(
         [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -480,3 +482,25 @@ def test_before_the_first_batch_and_in_a_still() -> None:
     session.detach()
     assert session.wait(TIMEOUT_S)
     session.close()
+
+
+def test_what_is_kept_of_a_snapshot_goes_with_it(trained: Any) -> None:
+    model, stepping = small()
+    run = trained(model, stepping(), "0")
+    view = WeightsView(run.session)
+    alone = replace(run.snapshot, weights={"0.weight": torch.zeros(4, 5)})
+    held = weakref.ref(alone.weights["0.weight"])
+    shown = ShownOutput.chosen(run.session, alone, want("0"))  # type: ignore[arg-type]
+    view.content(alone, shown, want("0"), [])  # type: ignore[arg-type]
+    assert held() is not None
+    del alone, shown
+    gc.collect()
+    assert held() is None
+
+
+def test_a_disabled_session_says_so() -> None:
+    session = nansense_widgets.start(small()[0], enabled=False)
+    browser = Browser(session.weights("0"))
+    browser.send(type="want", view="v", cards=[want("0")])
+    [card] = browser.cards()[-1][0]["cards"]
+    assert card["content"]["missing"] == "started with enabled=False: nothing is captured"

@@ -56,6 +56,8 @@ export class Panel {
   private news = false;
   private chosen: PanelOptions = { split: true, arranged: null, index: [], order: "index", group: false, zoom: 0, region: null, pins: {} };
   private readonly pins = new Map<string, number>();
+  /** While another size is awaited, it is not known which scale is pinned for it. */
+  private resized = false;
   private scroll: Pair = [0, 0];
   /** The shares of the plane that are to be in the middle once the new size is here. */
   private centre: Pair | null = null;
@@ -84,7 +86,7 @@ export class Panel {
 
   options(mode: ScaleMode): PanelOptions | null {
     const pins: Record<string, number> = {};
-    if (mode === "pinned") {
+    if (mode === "pinned" && !this.resized) {
       for (const { strip } of this.boxes.values()) {
         const pin = strip && this.pins.get(pinKey(strip));
         if (strip && pin !== undefined && pin !== null) pins[strip.key] = pin;
@@ -107,6 +109,9 @@ export class Panel {
     this.snapshot = snapshot;
     this.exact.begin(snapshot);
     this.element.setAttribute("aria-label", `${panel.kind} ${panel.name}`);
+    // Known from before at this size: then it is to be drawn on that scale.
+    if (pinned && this.resized) this.owner.ask();
+    this.resized = false;
     if (pinned) for (const strip of panel.strips) if (!strip.missing && !this.pins.has(pinKey(strip))) this.pins.set(pinKey(strip), strip.scale);
   }
 
@@ -250,6 +255,7 @@ export class Panel {
     const zoom = fit ? 0 : Math.max(-12, Math.min(16, this.chosen.zoom + by));
     this.chosen.zoom = zoom;
     this.chosen.region = null;
+    this.resized = true;
     if (fit) this.scroll = [0, 0];
     this.owner.ask();
   }

@@ -50,16 +50,13 @@ class StripPainter:
     """Paints strips, and remembers what it measured of the current snapshot."""
 
     def __init__(self) -> None:
-        self._of_snapshot = -1
         self._facts: dict[tuple[str, str], TensorFacts] = {}
         self._pooled: dict[tuple[Any, ...], Floats] = {}
 
-    def begin(self, number: int) -> None:
-        """What follows is of this snapshot."""
-        if number != self._of_snapshot:
-            self._of_snapshot = number
-            self._facts.clear()
-            self._pooled.clear()
+    def forget(self) -> None:
+        """What follows is of another snapshot."""
+        self._facts.clear()
+        self._pooled.clear()
 
     def facts(self, name: str, strip: TensorStrip) -> TensorFacts:
         """Of a strip that has a tensor."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +42,8 @@ class WeightsView:
         self._source = source
         self._painter = StripPainter()
         self._orders: dict[tuple[Any, ...], TileOrder] = {}
-        self._of_snapshot = -1
+        self._held: dict[str, list[HeldTensor]] = {}
+        self._of_snapshot: weakref.ref[BatchSnapshot] | None = None
 
     def content(
         self,
@@ -55,6 +57,10 @@ class WeightsView:
         layer = shown.layer
         content: shapes.WeightsContent = {"missing": "", "part": "", "total": 0, "first": 0, "panels": []}
         if not any(self._source.architecture.tensors_of(layer)):
+            status = self._source.status
+            if status.word == "disabled":
+                content["missing"] = status.detail
+                return content
             known = layer in self._source.architecture.nodes
             content["missing"] = (
                 f"{layer} has no parameters or buffers."
@@ -65,8 +71,7 @@ class WeightsView:
         if snapshot is None:
             content["missing"] = RELEASED if self._source.status.word == "closed" else NOT_YET
             return content
-        self._begin(snapshot.number)
-        held = held_tensors(snapshot, self._source.architecture, layer)
+        held = self._held_by(snapshot, layer)
         content["total"] = len(held)
         first = content["first"] = max(0, min(options["first"], len(held) - 1))
         page = held[first : first + max(1, options["count"])]
@@ -91,7 +96,7 @@ class WeightsView:
         }
         if snapshot is None:
             return reply, [b""]
-        held = held_tensors(snapshot, self._source.architecture, want["layer"])
+        held = self._held_by(snapshot, want["layer"])
         one = next((one for one in held if one.name == ask["panel"]), None)
         strip = next((strip for strip in one.strips if strip.key == ask["strip"]), None) if one else None
         if one is None or strip is None or strip.tensor is None:
@@ -107,11 +112,21 @@ class WeightsView:
         reply["dtype"] = "float64" if values.dtype == np.float64 else "float32"
         return reply, [values.astype(f"<f{values.dtype.itemsize}", copy=False).tobytes()]
 
-    def _begin(self, number: int) -> None:
-        self._painter.begin(number)
-        if number != self._of_snapshot:
-            self._of_snapshot = number
+    def _held_by(self, snapshot: BatchSnapshot, layer: str) -> list[HeldTensor]:
+        if self._of_snapshot is None or self._of_snapshot() is not snapshot:
+            self._forget(self._of_snapshot)
+            # What is kept of a snapshot goes with it: a closed session is not to hold its tensors.
+            self._of_snapshot = weakref.ref(snapshot, self._forget)
+        if layer not in self._held:
+            self._held[layer] = held_tensors(snapshot, self._source.architecture, layer)
+        return self._held[layer]
+
+    def _forget(self, known: weakref.ref[BatchSnapshot] | None) -> None:
+        if known is self._of_snapshot:
+            self._of_snapshot = None
+            self._painter.forget()
             self._orders.clear()
+            self._held.clear()
 
     def _laid_out(
         self, one: HeldTensor, options: shapes.WeightsOptions
