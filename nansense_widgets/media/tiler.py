@@ -121,14 +121,22 @@ def default_arrangement(axes: Sequence[TilerAxis]) -> Arrangement:
     if part is not None:
         rest = [i for i in range(len(axes)) if i != part]
         y = rest[-2] if len(rest) > 1 else None
-        return replace(plain, y=y, x=rest[-1], tile=part)
+        return _upright(replace(plain, y=y, x=rest[-1], tile=part), names)
     if "out" in names and "in" in names and len(axes) > 2:
         return _kernels(axes, names, plain)
     wide = [i for i, axis in enumerate(axes) if axis.size > 1]
     if len(wide) < 2:  # an axis of one place is no picture: what is left is a row
         return replace(plain, x=wide[0] if wide else len(axes) - 1 if axes else None)
     # Of the axes with more than one place the last two are a tile, and the one before them runs over tiles.
-    return replace(plain, y=wide[-2], x=wide[-1], tile=wide[-3] if len(wide) > 2 else None)
+    found = replace(plain, y=wide[-2], x=wide[-1], tile=wide[-3] if len(wide) > 2 else None)
+    return _upright(found, names)
+
+
+def _upright(found: Arrangement, names: Sequence[str]) -> Arrangement:
+    """Outputs are rows, also where a weight is kept transposed."""
+    if found.y is None or found.x is None or (names[found.y], names[found.x]) != ("in", "out"):
+        return found
+    return replace(found, y=found.x, x=found.y)
 
 
 def _kernels(axes: Sequence[TilerAxis], names: Sequence[str], plain: Arrangement) -> Arrangement:

@@ -138,6 +138,8 @@ def test_an_axis_has_one_use() -> None:
         ((16, 1, 5), ParameterRole(("out", "in", "column")), (None, 2, 0, None)),
         ((16, 8, 3, 3, 3), ParameterRole(("out", "in", "depth", "row", "column")), (3, 4, 0, None)),
         ((10, 20), ParameterRole(("out", "in")), (0, 1, None, None)),
+        ((20, 10), ParameterRole(("in", "out")), (1, 0, None, None)),
+        ((20, 12), ParameterRole(("in", "out"), 1, ("q head 0", "k head 0")), (2, 0, 1, None)),
         ((300, 20), ParameterRole(("token", "feature")), (0, 1, None, None)),
         ((1, 1, 20), ParameterRole(), (None, 2, None, None)),
         ((1, 50, 20), ParameterRole(), (1, 2, None, None)),

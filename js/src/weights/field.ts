@@ -5,6 +5,7 @@ import type { Ink } from "../cards/view";
 import { h } from "../lib/dom";
 import type { Pair } from "../lib/protocol";
 import type { Region, WeightStrip } from "../lib/protocol_weights";
+import type { Theme } from "../lib/theme";
 import { paintRaster, resize, type Look } from "../strips/paint";
 import { paintBars, paintColour } from "./paint";
 import { CAPTION, cornerOf, HEADING, regionIn, tileAt, tilesBetween, type Plan } from "./plan";
@@ -153,7 +154,7 @@ export class Field {
     const [first, last] = tilesBetween(plan, scrollTop, scrollTop + height);
     for (let position = first; position < last; position++) this.drawTile(context, position, left, top, picture);
     this.drawHeadings(context, left, top, picture);
-    if (this.marked && strip.layout !== "number") this.drawRing(context, this.marked, left, top, plan, strip, ratio, ink.line);
+    if (this.marked && strip.layout !== "number") this.drawRing(context, this.marked, left, top, plan, strip, ratio, ink.line, picture.look.theme);
   }
 
   private drawTile(context: CanvasRenderingContext2D, position: number, left: number, top: number, { plan, strip, codes, look, ink, ratio, caption }: FieldPicture): void {
@@ -210,7 +211,7 @@ export class Field {
     for (const { name, top: y } of plan.groups) if (name) context.fillText(name, -left, Math.round((y + 2) * ratio) - top, (plan.plane[0] + HEADING) * ratio);
   }
 
-  private drawRing(context: CanvasRenderingContext2D, spot: Spot, left: number, top: number, plan: Plan, strip: WeightStrip, ratio: number, color: string): void {
+  private drawRing(context: CanvasRenderingContext2D, spot: Spot, left: number, top: number, plan: Plan, strip: WeightStrip, ratio: number, color: string, theme: Theme): void {
     const [x, y] = cornerOf(plan, spot.position);
     const pixel = plan.pixel * ratio;
     const col = Math.round(x * ratio) - left + Math.floor(spot.col / strip.pool) * pixel;
@@ -219,9 +220,14 @@ export class Field {
     const size = Math.max(pixel, 5);
     const tall = lines ? plan.height * ratio : size;
     const shift = (pixel - size) / 2;
-    context.strokeStyle = color;
+    const [x0, y0] = [Math.floor(col + shift) + 0.5, Math.floor(row + (lines ? 0 : shift)) + 0.5];
+    const [wide, high] = [Math.ceil(size), Math.ceil(tall) - (lines ? 1 : 0)];
     context.lineWidth = 1;
-    context.strokeRect(Math.floor(col + shift) + 0.5, Math.floor(row + (lines ? 0 : shift)) + 0.5, Math.ceil(size), Math.ceil(tall) - (lines ? 1 : 0));
+    // Two rings, of which one is seen on any colour.
+    context.strokeStyle = theme === "light" ? "#fff" : "#000";
+    context.strokeRect(x0 - 1, y0 - (lines ? 0 : 1), wide + 2, high + (lines ? 0 : 2));
+    context.strokeStyle = color;
+    context.strokeRect(x0, y0, wide, high);
   }
 
   private spotAt(event: PointerEvent): Spot | null {
