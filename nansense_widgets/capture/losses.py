@@ -1,8 +1,8 @@
 """The loss, where the loop's `backward()` is seen: the value that each batch's backward pass starts from.
 
-While a loop goes on, `torch.autograd.backward`, which `Tensor.backward` calls, passes through here first. It does
-what it always did; a reference to the value is all that is taken. It is not put in place anew in every batch: of a
-small model that would be a noticeable part of its step.
+While a loop goes on, `torch.autograd.backward`, which `Tensor.backward` calls, passes through here first. It
+does what it always did; a reference to the value is all that is taken. It is not put in place anew in every
+batch: of a small model that would be a noticeable part of its step.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class LossWatch:
     """Sees the losses of one batch after the other, on the training thread.
 
     Args:
-        on_loss: called with the number of the pass in its batch, from 0, and the loss, divided by the scale of
-            a `GradScaler`: a number, or on an accelerator a tensor of no axes, for which nothing waits.
+        on_loss: called with the number of the pass in its batch, from 0, and the loss, divided by the scale
+            of a `GradScaler`: a number, or on an accelerator a tensor of no axes, for which nothing waits.
     """
 
     def __init__(self, on_loss: Callable[[int, float | torch.Tensor], None]) -> None:

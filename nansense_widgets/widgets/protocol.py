@@ -1,7 +1,8 @@
 """Every message and every synced trait between the kernel and the browser, for both sides.
 
 `js/src/lib/protocol.ts` states the same shapes in TypeScript; change both together. What the statistics views
-of a card show is in `protocol_statistics.py` and `.ts` beside these.
+of a card show is in `protocol_statistics.py` and `.ts` beside these, what Extremes and Weights show in files
+of their own.
 
 Three channels are used:
 
@@ -26,7 +27,7 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
-ViewName = Literal["strips", "histogram", "extremes", "curves", "run"]
+ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run"]
 """What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
 

@@ -7,7 +7,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "run";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -119,6 +119,7 @@ export type ActionName =
   | "cancel"
   | "request_snapshot"
   | "set_axes"
+  | "set_hyperparameter"
   | "set_stats_scope"
   | "watch"
   | "unwatch"
