@@ -128,10 +128,10 @@ class PointSeries:
 
     def _add(self, epoch: int, batch: int, value: float) -> None:
         count = len(self._values)
-        if count and self._batches[-1] == batch and self._epochs[-1] == epoch:
-            if not self._breaks or self._breaks[-1] != count:
-                self._values[-1] = value
-                return
+        broken = bool(self._breaks) and self._breaks[-1] == count
+        if count and not broken and self._batches[-1] == batch and self._epochs[-1] == epoch:
+            self._values[-1] = value
+            return
         if count >= MOST_POINTS:
             self._thin()
         self._epochs.append(epoch)
