@@ -17,8 +17,11 @@ from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
+from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
+from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.stats.snapshot import (
     LayerStatsSnapshot,
     ParameterStatsSnapshot,
@@ -37,12 +40,15 @@ __all__ = [
     "Cost",
     "Gallery",
     "LayerCall",
+    "LayerContext",
     "LayerStatsSnapshot",
     "LeafValue",
     "LoopClosed",
     "LoopFailure",
     "MemoryEntry",
     "MemoryReport",
+    "MetricSeries",
+    "MetricsSnapshot",
     "Mode",
     "NansenseError",
     "ParameterStatsSnapshot",
@@ -60,6 +66,7 @@ __all__ = [
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",
+    "WeightContext",
     "histogram_edges",
     "start",
 ]

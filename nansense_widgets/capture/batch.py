@@ -16,6 +16,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.compiled import EagerRun, may_be_compiled
+from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
 from nansense_widgets.capture.passes import BackwardPasses
@@ -51,6 +52,9 @@ class Fold(Protocol):
 
     def finish(self, architecture: Architecture) -> None:
         """The batch is over; this is what is known of the layers now."""
+
+    def tensors(self, budget: Budget) -> CustomTensors:
+        """The user's own tensors of a captured batch, for its snapshot; after `finish`."""
 
 
 class _Takers:
@@ -105,6 +109,7 @@ class FoldedBatch:
         self._fold.install()
 
     def finish(self, architecture: Architecture) -> None:
+        self._forward.remove()  # an instrument may call a module
         self._fold.finish(architecture)
 
     def remove(self) -> None:
@@ -135,7 +140,7 @@ class BatchCapture:
         self._watched = watched
         self._builder = builder
         selected, self._weights_part = select_parameters(model, watched, builder.architecture)
-        budget = Budget()
+        budget = self._budget = Budget()
         self._parameters = ParameterWatch(selected, optimizers, budget)
         self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         takers = _Takers(self._collector, watched, fold)
@@ -181,6 +186,7 @@ class BatchCapture:
         layers, notes = self._collector.finish()
         parameters = self._parameters.finish()
         in_hooks = self._collector.seconds + self._parameters.seconds
+        custom = CustomTensors() if self._fold is None else self._fold.tensors(self._budget)
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
             if name not in layers and name not in notes:
@@ -195,6 +201,10 @@ class BatchCapture:
             weight_gradient_reasons=parameters.gradient_reasons,
             optimizer_state=parameters.state,
             optimizer_hyperparams=parameters.settings,
+            custom_activations=custom.activations,
+            custom_activation_reasons=custom.activation_reasons,
+            custom_weight_tensors=custom.weights,
+            custom_weight_reasons=custom.weight_reasons,
             weights_part=self._weights_part,
             complete=complete,
             watched=self._watched,
@@ -207,6 +217,8 @@ class BatchCapture:
                     parameters.weights.values(),
                     parameters.gradients.values(),
                     *map(dict.values, parameters.state.values()),
+                    *map(dict.values, custom.activations.values()),
+                    *map(dict.values, custom.weights.values()),
                 ),
                 seconds=in_hooks + self.seconds + time.perf_counter() - began,
             ),
