@@ -12,13 +12,13 @@ import torch
 
 from nansense_widgets.stats.norms import Number
 
-__all__ = ["MOST_POINTS", "MetricSeries", "PointSeries"]
+__all__ = ["MOST_POINTS", "NO_BATCH", "MetricSeries", "PointSeries", "fetched"]
 
 MOST_POINTS = 2**17
 """Points of one series that are kept; of more, every other one of its older half goes."""
 
 WAITING = 64
-"""Values that may wait on an accelerator before they are fetched, all at once."""
+"""Values that may wait before they are sorted in, all at once; those on an accelerator are fetched then."""
 
 NO_BATCH = -1
 
@@ -70,22 +70,19 @@ class PointSeries:
         self._count = 0
         self._breaks: list[int] = []
         self._left_out = 0
-        self._waiting: list[tuple[int, int, torch.Tensor]] = []
+        self._waiting: list[tuple[int, int, Number]] = []
 
     def add(self, epoch: int, batch: int | None, value: Number) -> None:
         """Add a point, or give the last one another value if it is of the same batch.
 
         A tensor of one element on an accelerator is fetched later; it must not be changed meanwhile.
         """
-        place = NO_BATCH if batch is None else batch
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu":
+            value = float(value)
         with self._lock:
-            if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-                self._waiting.append((epoch, place, value))
-                if len(self._waiting) >= WAITING:
-                    self._fetch()
-                return
-            self._fetch()
-            self._add(epoch, place, float(value))
+            self._waiting.append((epoch, NO_BATCH if batch is None else batch, value))
+            if len(self._waiting) >= WAITING:
+                self._fetch()
 
     def end_here(self) -> None:
         """What comes from now on is of another definition."""
@@ -109,7 +106,7 @@ class PointSeries:
     @property
     def nbytes(self) -> int:
         """Memory that it takes."""
-        return self._places.nbytes + self._values.nbytes
+        return self._places.nbytes + self._values.nbytes + 120 * len(self._waiting)
 
     def snapshot(self, expected: int | None = None) -> MetricSeries:
         """What is known now.
@@ -124,31 +121,40 @@ class PointSeries:
             breaks, left_out = tuple(self._breaks), self._left_out
         return MetricSeries(places[:, 0], places[:, 1], values, _spans(places, expected), breaks, left_out)
 
-    def _add(self, epoch: int, batch: int, value: float) -> None:
-        at = self._count
-        broken = bool(self._breaks) and self._breaks[-1] == at
-        if at and not broken and tuple(self._places[at - 1]) == (epoch, batch):
-            self._values[at - 1] = value
+    def _fetch(self) -> None:
+        """Sort in what waits: numpy takes as long for one point as for all of them."""
+        waiting, self._waiting = self._waiting, []
+        if not waiting:
             return
-        if at >= MOST_POINTS:
+        values = fetched([value for *_, value in waiting])
+        broken = bool(self._breaks) and self._breaks[-1] == self._count
+        last = None if broken or not self._count else tuple(self._places[self._count - 1].tolist())
+        new: list[tuple[tuple[int, int], float]] = []
+        for (epoch, batch, _), value in zip(waiting, values, strict=True):
+            place = (epoch, batch)
+            if place != last:
+                new.append((place, value))
+            elif new:
+                new[-1] = (place, value)
+            else:
+                self._values[self._count - 1] = value
+            last = place
+        # Between two times of thinning out there is room for some of them.
+        step = max(1, MOST_POINTS // 4)
+        for at in range(0, len(new), step):
+            self._append(new[at : at + step])
+
+    def _append(self, new: list[tuple[tuple[int, int], float]]) -> None:
+        if self._count + len(new) > MOST_POINTS:
             self._thin()
-            at = self._count
-        if at == len(self._values):
-            room = max(64, 2 * at)
+        at, end = self._count, self._count + len(new)
+        if end > len(self._values):
+            room = max(64, 2 * end)
             self._places = np.resize(self._places, (room, 2))
             self._values = np.resize(self._values, room)
-        self._places[at] = epoch, batch
-        self._values[at] = value
-        self._count += 1
-
-    def _fetch(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        if waiting:
-            values: Sequence[float] = torch.stack(
-                [v.detach().double().reshape(()) for *_, v in waiting]
-            ).tolist()
-            for (epoch, batch, _), value in zip(waiting, values, strict=True):
-                self._add(epoch, batch, value)
+        self._places[at:end] = [place for place, _ in new]
+        self._values[at:end] = [value for _, value in new]
+        self._count = end
 
     def _thin(self) -> None:
         keep = np.ones(self._count, bool)
@@ -162,6 +168,15 @@ class PointSeries:
         self._places = self._places[: self._count][keep]
         self._values = self._values[: self._count][keep]
         self._count = len(self._values)
+
+
+def fetched(values: Sequence[Number]) -> list[float]:
+    """Numbers; those of tensors on an accelerator are fetched at once."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if not tensors:
+        return [float(value) for value in values]
+    found = iter(torch.stack([tensor.detach().double().reshape(()) for tensor in tensors]).tolist())
+    return [next(found) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _spans(places: npt.NDArray[np.int64], expected: int | None) -> npt.NDArray[np.int64]:

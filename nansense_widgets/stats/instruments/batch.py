@@ -13,8 +13,8 @@ from nansense_widgets.capture.values import Budget, keep, to_cpu, unobserved
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
 from nansense_widgets.stats.instruments.guard import undisturbed
-from nansense_widgets.stats.instruments.held import Rewritten
-from nansense_widgets.stats.instruments.live import LiveBatch, LiveLayer, ModelParts
+from nansense_widgets.stats.instruments.held import NotHeld, Rewritten
+from nansense_widgets.stats.instruments.live import FIELDS, REWRITTEN, LiveBatch, LiveLayer, ModelParts
 from nansense_widgets.stats.instruments.registry import Instrument, Registry, described
 from nansense_widgets.stats.instruments.store import MetricStore
 
@@ -51,12 +51,18 @@ class InstrumentBatch:
 
     def install(self, *, captured: bool) -> bool:
         """Begin to hold values; False if no instrument is evaluated in this batch."""
-        kinds = ("metric", "layer tensor", "weight tensor") if captured else ("metric",)
-        if not any(self._registry.active(kind) for kind in kinds):  # type: ignore[arg-type]
+        active = self._registry.active
+        metrics = active("metric")
+        tensors = captured and (active("layer tensor") or active("weight tensor"))
+        if not (metrics or tensors):
             return False
         self._captured = captured
+        # Whatever is held cannot be freed in the backward already: of what nobody reads nothing is held.
+        wants = FIELDS if tensors else frozenset[str]()
+        for metric in metrics:
+            wants |= metric.may_read(self._position.phase, FIELDS)
         with unobserved():
-            self._live = LiveBatch(self._parts, self._rewritten, self._position)
+            self._live = LiveBatch(self._parts, self._rewritten, self._position, wants)
         return True
 
     def take(self, layer: str, tensor: torch.Tensor, *, listens: bool, again: bool) -> LiveLayer | None:
@@ -89,7 +95,7 @@ class InstrumentBatch:
             contexts = self._contexts(self._live)
             for metric in metrics:
                 guard.reset()
-                self._evaluate(metric, contexts)
+                self._evaluate(metric, contexts, self._live)
         settles = self._captured or position.is_last_in_phase
         if settles and any(callable(metric.reduce) for metric in metrics):
             with undisturbed() as guard:
@@ -115,23 +121,23 @@ class InstrumentBatch:
         of_layers, of_weights = (self._registry.of_kind(kind) for kind in ("layer tensor", "weight tensor"))
         if self._live is None or not (of_layers or of_weights):
             return
+        self._live.reads = set()
         with undisturbed() as guard:
             if of_layers:
                 contexts = self._contexts(self._live)
                 for one in of_layers:
                     guard.reset()
-                    for layer in self._live.lost:
-                        found.activation_reasons.setdefault(layer, {})[one.name] = LOST
                     for context in contexts:
                         tensor, why = self._tensor(one, context, context.layer, context.activation, budget)
                         place = (context.layer, one.name)
                         _put(found.activations, found.activation_reasons, place, tensor, why)
             if of_weights:
-                parameters = self._live.weights()
+                parameters, lost = self._live.weights()
                 for one in of_weights:
                     guard.reset()
-                    for lost in self._live.lost_weights:
-                        found.weight_reasons.setdefault(lost, {})[one.name] = LOST
+                    for name in lost:
+                        why = f"not evaluated: its gradient {REWRITTEN}"
+                        _put(found.weights, found.weight_reasons, (name, one.name), None, why)
                     for parameter in parameters:
                         name = parameter.parameter
                         tensor, why = self._tensor(one, parameter, name, parameter.weight, budget)
@@ -147,21 +153,23 @@ class InstrumentBatch:
     def _contexts(self, live: LiveBatch) -> list[LayerContext]:
         if self._layers is None:
             self._layers = live.layers()
-            for layer, what in live.lost.items():
-                self._notes[layer] = (
-                    f"left out: {self._position}, in which {what} was rewritten in place before it was read; "
-                    "from then on copies are kept"
-                )
         return self._layers
 
-    def _evaluate(self, metric: Instrument, contexts: list[LayerContext]) -> None:
+    def _evaluate(self, metric: Instrument, contexts: list[LayerContext], live: LiveBatch) -> None:
         function, position, store = metric.function, self._position, self._store
         store.define(metric)
+        live.reads = metric.reads
+        if contexts:
+            metric.batches[position.phase] += 1
         layer = ""
         try:
             for context in contexts:
                 layer = context.layer
-                value = function(context)
+                try:
+                    value = function(context)
+                except NotHeld as why:
+                    self._notes[layer] = f"{metric.name} left out {position}: {why}"
+                    continue
                 if value is not None:
                     store.add(metric, layer, position, value)
         except KeyboardInterrupt:  # somebody wants the run to end
@@ -183,13 +191,12 @@ class InstrumentBatch:
             return kept.tensor, kept.reason or kept.part
         except KeyboardInterrupt:
             raise
+        except NotHeld as why_not:
+            return None, f"not evaluated: {why_not}"
         except BaseException as error:
             why = described(error)
             self._registry.fail(one, f"{why} ({name}; {self._position})")
             return None, f"not evaluated: {one.name} is off: {why}"
-
-
-LOST = "not evaluated: an op in place had rewritten the values; from the next batch on copies are kept"
 
 
 def _check(value: object, like: torch.Tensor) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 
 from nansense_widgets.capture.values import size_of
 
-__all__ = ["Held", "Rewritten"]
+__all__ = ["Held", "NotHeld", "Rewritten", "Seen", "gradient_of", "is_freed"]
 
 ROOM = 256 * 2**20
 """Bytes of copies in a batch of values of which it is not known yet whether they stay as they are."""
 
 Key = tuple[str, str]
 """What kind of tensor, and its layer or parameter."""
+
+
+class NotHeld(BaseException):
+    """A value that an instrument reads is not there: no error of its own, and none that it should handle."""
 
 
 class Rewritten:
@@ -71,3 +77,23 @@ class Held:
 def is_freed(tensor: torch.Tensor) -> bool:
     """Whether its memory was given back, as sharding and offloading do: reading it would end the process."""
     return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
+
+
+class Seen:
+    """Which gradient a parameter had, and in which version, without keeping it alive."""
+
+    __slots__ = ("_gradient", "_version")
+
+    def __init__(self, gradient: torch.Tensor) -> None:
+        self._gradient = weakref.ref(gradient)
+        self._version = 0 if gradient.is_inference() else gradient._version
+
+    def is_same(self, gradient: torch.Tensor) -> bool:
+        """Whether this is that gradient, unchanged."""
+        version = 0 if gradient.is_inference() else gradient._version
+        return self._gradient() is gradient and version == self._version
+
+
+def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
+    """`.grad`, of leaves only: of other tensors torch warns."""
+    return parameter.grad if parameter.is_leaf else None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = ["REDUCES", "Instrument", "Kind", "Reduce", "Registry", "checked_metric", "checked_name"]
@@ -17,8 +18,11 @@ Reduce = str | Callable[[list[float]], float]
 
 REDUCES = ("mean", "sum", "min", "max", "last")
 
+LEARNING = 3
+"""Batches of a phase in which everything is held for an instrument, to see what it reads."""
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(eq=False)
 class Instrument:
     """One registered function.
 
@@ -27,12 +31,20 @@ class Instrument:
         kind: what it gives.
         function: of a `LayerContext` or `WeightContext`.
         reduce: of a metric: how the values of an epoch become one; None: each batch has its own.
+        reads: the fields of its context that it has read so far.
+        batches: phase to how many it was evaluated in.
     """
 
     name: str
     kind: Kind
     function: Callable[[Any], Any]
     reduce: Reduce | None = None
+    reads: set[str] = field(default_factory=set)
+    batches: Counter[str] = field(default_factory=Counter)
+
+    def may_read(self, phase: str, everything: frozenset[str]) -> frozenset[str]:
+        """What is to be held for it in a batch of this phase: everything, until it is known what it reads."""
+        return everything & self.reads if self.batches[phase] >= LEARNING else everything
 
 
 class Registry:

@@ -9,12 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from nansense_widgets.stats.instruments.numbers import as_number
 from nansense_widgets.stats.instruments.registry import Reduce
 from nansense_widgets.stats.norms import Number
-from nansense_widgets.stats.series import NO_BATCH, MetricSeries, PointSeries
+from nansense_widgets.stats.series import NO_BATCH, MetricSeries, PointSeries, fetched
 
 __all__ = ["MOST_VALUES", "Track"]
 
@@ -129,16 +128,9 @@ class _Values:
         if len(self.values) >= MOST_VALUES:
             half = MOST_VALUES // 2
             gone = np.array(self.values[:half])
-            sums = [half, gone.sum(), gone.min(), gone.max()]
-            before = self.early if len(self.early) else np.array([0.0, 0.0, np.inf, -np.inf])
-            self.early = np.array(
-                [
-                    before[0] + sums[0],
-                    before[1] + sums[1],
-                    np.minimum(before[2], sums[2]),
-                    np.maximum(before[3], sums[3]),
-                ]
-            )
+            count, total, low, high = self.early if len(self.early) else (0, 0, np.inf, -np.inf)
+            ends = np.minimum(low, gone.min()), np.maximum(high, gone.max())
+            self.early = np.array([count + half, total + gone.sum(), *ends])
             del self.values[:half], self.batches[:half]
         self.batches.append(batch)
         self.values.append(value)
@@ -158,7 +150,7 @@ class _EpochFold:
     def __init__(self, reduce: Reduce) -> None:
         self.reduce = reduce
         self._epochs: deque[_Values] = deque(maxlen=EPOCHS)
-        self._waiting: list[tuple[_Values, int, torch.Tensor]] = []
+        self._waiting: list[tuple[_Values, int, Number]] = []
 
     def add(self, epoch: int, batch: int, value: Number) -> _Values | None:
         """Add a value; the epoch before, if it is over with this."""
@@ -170,13 +162,9 @@ class _EpochFold:
                 self._fetch()
             self._epochs.append(_Values(epoch))
         into = self._epochs[-1]
-        if isinstance(value, torch.Tensor):
-            self._waiting.append((into, batch, value))
-            if len(self._waiting) >= WAITING:
-                self._fetch()
-        else:
+        self._waiting.append((into, batch, value))
+        if len(self._waiting) >= WAITING:
             self._fetch()
-            into.add(batch, value)
         return over
 
     @property
@@ -230,6 +218,6 @@ class _EpochFold:
     def _fetch(self) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting:
-            values = torch.stack([value.double().reshape(()) for *_, value in waiting]).tolist()
+            values = fetched([value for *_, value in waiting])
             for (into, batch, _), value in zip(waiting, values, strict=True):
                 into.add(batch, value)
