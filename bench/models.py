@@ -83,6 +83,15 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
+class Step(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.fc, self.act = nn.LayerNorm(width), nn.Linear(width, width), nn.GELU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.act(self.fc(self.norm(x)))
+
+
 @dataclass
 class Program:
     """A model in training; `step` is one batch."""
@@ -127,3 +136,21 @@ def gpt() -> Program:
 
     five = ("wte", "layers.0.attn.qkv", "layers.1.mlp.1", "layers.3.norm1", "head")
     return Program("4-layer GPT", model, optimizer, step, five)
+
+
+def deep(width: int = 512, depth: int = 60, batch: int = 32) -> Program:
+    """302 layers: 60 residual steps of five each, the sum among them; the input and the head."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Step(width) for _ in range(depth)), nn.Linear(width, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    batches = itertools.cycle(
+        [(torch.randn(batch, width), torch.randint(0, 10, (batch,))) for _ in range(BATCHES)]
+    )
+
+    def step() -> None:
+        x, y = next(batches)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return Program("302 layers", model, optimizer, step, ("0.fc", "10.act", "20.norm", "40.fc", "60"))
