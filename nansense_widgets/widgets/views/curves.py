@@ -12,6 +12,7 @@ from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.stats.curves import DEAD, NONFINITE, STATISTICS, STEPS, Series, layer_series
 from nansense_widgets.widgets import protocol, protocol_statistics
 from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
+from nansense_widgets.widgets.metric_figures import metric_problems, metric_specs, only_problem
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.statistics import finite, running_epoch, statistics_hint
@@ -61,19 +62,23 @@ class CurvesView:
         if asked is not None and asked != chosen:
             chosen = self._chosen[layer] = [name for name in STATISTICS if name in asked]
             self._changed = True
-        specs = figure_specs(series, chosen)
+        metrics = self._source.watch_metrics_snapshot(layers=[layer])
+        running = running_epoch(self._source)
+        specs = figure_specs(series, chosen) + metric_specs(metrics, layer, running, _phases(series))
+        problems = metric_problems(metrics, layer)
         importlib.import_module("bqplot")  # takes seconds, which the main thread is not to spend
         with self._lock:
             self._specs[shown.layer] = specs
         pictures = self._pictures.get(shown.layer, {})
+        waiting = {spec.key for spec in specs if spec.key not in pictures}
         content: protocol_statistics.CurvesContent = {
             "statistics": list(STATISTICS),
             "chosen": chosen,
-            "phases": list(dict.fromkeys(one.phase for one in series if one.phase)),
+            "phases": list(_phases(series)),
             "partial": self._partial(series),
             "hint": hint,
             "offer": offer,
-            "wait": "" if all(spec.key in pictures for spec in specs) else WAIT,
+            "wait": WAIT if waiting else "",
             "figures": [
                 {
                     "key": spec.key,
@@ -81,12 +86,14 @@ class CurvesView:
                     "unit": spec.unit,
                     "text": newest_text(spec),
                     "lines": legend(spec),
+                    "problem": problems.pop(spec.key, ""),
                     "model": pictures[spec.key].model,
                 }
                 for spec in specs
                 if spec.key in pictures
             ],
         }
+        content["figures"] += [only_problem(key, why) for key, why in problems.items() if key not in waiting]
         self._last[layer] = content
         return content
 
@@ -137,7 +144,7 @@ class CurvesView:
 
 def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec]:
     """The figures of a layer: one a tensor, one for dead channels, one for each measure of its steps."""
-    phases = tuple(dict.fromkeys(one.phase for one in series if one.phase))
+    phases = _phases(series)
     specs = []
     for kind in ("activations", "gradients"):
         of_kind = [one for one in series if one.tensor == kind]
@@ -155,6 +162,10 @@ def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec
         stepped = [one for one in series if measure in one.values]
         specs += _figure(measure, measure.capitalize(), unit[measure], stepped, [measure], phases, True)
     return specs
+
+
+def _phases(series: list[Series]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.phase for one in series if one.phase))
 
 
 def newest_text(spec: FigureSpec) -> str:
