@@ -171,7 +171,7 @@ export interface ScriptRequest {
 }
 
 export interface ExactAsk {
-  kind: Kind;
+  kind: string;
   channel: number;
   window: Window | null;
 }
@@ -209,7 +209,8 @@ export interface AxesChoice {
 }
 
 export interface Strip {
-  kind: Kind;
+  /** A `Kind`, or `custom ` and the name of a layer-tensor instrument of the user's. */
+  kind: string;
   missing: string;
   layout: Layout;
   shape: number[];

@@ -2,14 +2,14 @@
 
 import type { ViewHost } from "../cards/view";
 import { floatsOf, type Floats } from "../lib/pixels";
-import type { Exact, ExactAsk, Kind, Pair, Window } from "../lib/protocol";
+import type { Exact, ExactAsk, Pair, Window } from "../lib/protocol";
 
 /** The kernel sends at most this many values at once. */
 export const MOST_VALUES = 262_144;
 const MOST_TILES = 96;
 
 export interface TileKey {
-  kind: Kind;
+  kind: string;
   /** What else the values depend on: call, output, sample and so on. */
   of: string;
   channel: number;
