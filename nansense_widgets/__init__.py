@@ -4,8 +4,17 @@ from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.receptive import ReceptiveField
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
-from nansense_widgets.errors import LoopClosed, NansenseError, SessionStateError
+from nansense_widgets.errors import (
+    LoopClosed,
+    NansenseError,
+    SessionStateError,
+    TimeTravelError,
+    TimeTravelJump,
+)
+from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
+from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.hyperparameters import Hyperparameter
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
@@ -20,6 +29,7 @@ from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Samp
 from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.stats.snapshot import (
@@ -38,7 +48,9 @@ __all__ = [
     "BatchSnapshot",
     "ChannelExtremes",
     "Cost",
+    "Event",
     "Gallery",
+    "Hyperparameter",
     "LayerCall",
     "LayerContext",
     "LayerStatsSnapshot",
@@ -55,6 +67,7 @@ __all__ = [
     "Patch",
     "Progress",
     "ReceptiveField",
+    "RunLogSnapshot",
     "RunStatus",
     "Sample",
     "Schedule",
@@ -63,6 +76,10 @@ __all__ = [
     "StatsScope",
     "StepSeries",
     "TensorStatsSnapshot",
+    "TimeTravelError",
+    "TimeTravelJump",
+    "TimeTravelStatus",
+    "TrainingRestorer",
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",

@@ -5,7 +5,7 @@ Wrong arguments raise the built-in `ValueError` or `TypeError`; these here are f
 
 from __future__ import annotations
 
-__all__ = ["LoopClosed", "NansenseError", "SessionStateError"]
+__all__ = ["LoopClosed", "NansenseError", "SessionStateError", "TimeTravelError", "TimeTravelJump"]
 
 
 class NansenseError(Exception):
@@ -14,6 +14,25 @@ class NansenseError(Exception):
 
 class SessionStateError(NansenseError, RuntimeError):
     """A call that does not fit the state of the session, e.g. two loops at once."""
+
+
+class TimeTravelError(NansenseError, RuntimeError):
+    """A jump that cannot be made, or a file of a state that cannot be used; it says what is wrong."""
+
+
+class TimeTravelJump(BaseException):
+    """Raised inside a batch loop to unwind to the `restore_point` around it, which catches it.
+
+    A `BaseException` on purpose: it travels through the user's training code, which may hold a broad
+    `except Exception`.
+
+    Attributes:
+        epoch: where the run goes on, from 0.
+    """
+
+    def __init__(self, epoch: int) -> None:
+        super().__init__(f"going back to epoch {epoch} (counted from 0)")
+        self.epoch = epoch
 
 
 class LoopClosed(BaseException):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -60,19 +60,30 @@ class Driver:
         return self.session.result
 
 
-def start_small(**arguments: Any) -> tuple[Session, Callable[[], Any]]:
-    """A session over a small classifier and its loop of 3 epochs: 5 training and 2 validation batches."""
+def small_training(**arguments: Any) -> tuple[Session, nn.Module, torch.optim.Optimizer]:
+    """The small classifier with its optimizer, under a session."""
     model = small_model()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    session = nansense_widgets.start(model, optimizer=optimizer, **arguments)
+    return nansense_widgets.start(model, optimizer=optimizer, **arguments), model, optimizer
+
+
+def train(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batches: Iterable[tuple[torch.Tensor, torch.Tensor]]
+) -> None:
+    for x, y in batches:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+
+def start_small(**arguments: Any) -> tuple[Session, Callable[[], Any]]:
+    """A session over a small classifier and its loop of 3 epochs: 5 training and 2 validation batches."""
+    session, model, optimizer = small_training(**arguments)
     data = small_data()
 
     def loop() -> str:
         for _ in session.epochs(3):
-            for x, y in session.batches(data, phase="train"):
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(model(x), y).backward()
-                optimizer.step()
+            train(model, optimizer, session.batches(data, phase="train"))
             with torch.no_grad():
                 for x, _y in session.batches(data[:2], phase="val"):
                     model(x)

@@ -17,13 +17,14 @@ from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.batch import BatchCapture, Fold, FoldedBatch
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.compiled import was_anything_compiled
+from nansense_widgets.capture.losses import LossWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["CaptureEngine", "Statistics"]
+__all__ = ["CaptureEngine", "RunRecorder", "Statistics"]
 
 
 class Statistics(Protocol):
@@ -47,12 +48,26 @@ class Statistics(Protocol):
         """Another run begins."""
 
 
+class RunRecorder(Protocol):
+    """Keeps numbers of the whole run, batch by batch."""
+
+    def begin(self, position: BatchPosition, optimizers: Sequence[Optimizer]) -> None:
+        """A batch begins."""
+
+    def loss(self, number: int, loss: torch.Tensor) -> None:
+        """A backward pass of the open batch begins from this value; `number` counts them, from 0."""
+
+    def restart(self) -> None:
+        """Another run begins."""
+
+
 class CaptureEngine:
     """The batch observer of a session. `begin` and `end` run on the training thread and never raise.
 
     Args:
         on_snapshot: called with each new snapshot, on the training thread; must return at once.
         stats: collects running statistics of every batch, if given.
+        recorder: is told of losses, if given.
     """
 
     def __init__(
@@ -61,6 +76,7 @@ class CaptureEngine:
         optimizers: Sequence[Optimizer],
         on_snapshot: Callable[[BatchSnapshot], None],
         stats: Statistics | None = None,
+        recorder: RunRecorder | None = None,
     ) -> None:
         self.model = unwrap(model)
         self.snapshot: BatchSnapshot | None = None
@@ -69,6 +85,8 @@ class CaptureEngine:
         self._optimizers: Sequence[Optimizer] = optimizers
         self._on_snapshot = on_snapshot
         self._stats = stats
+        self._recorder = recorder
+        self._losses = None if recorder is None else LossWatch(recorder.loss)
         with torch._C.DisableTorchFunction():
             self._builder = ArchitectureBuilder(self.model)
         self._lock = threading.Lock()
@@ -86,6 +104,11 @@ class CaptureEngine:
     def architecture(self) -> Architecture:
         """All layers and edges known so far."""
         return self._builder.architecture
+
+    @property
+    def optimizers(self) -> Sequence[Optimizer]:
+        """Those of the session; none when it is closed."""
+        return self._optimizers
 
     @property
     def watched(self) -> tuple[str, ...]:
@@ -138,6 +161,9 @@ class CaptureEngine:
             return
         began = time.perf_counter()
         try:
+            if self._recorder is not None and self._losses is not None:
+                self._recorder.begin(position, self._optimizers)
+                self._losses.install()
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
                 partly = was_anything_compiled()
                 fold = self._fold(position, partly, item)
@@ -192,6 +218,12 @@ class CaptureEngine:
         self._traced_phases.clear()
         if self._stats is not None:
             self._stats.restart()
+        if self._recorder is not None:
+            self._recorder.restart()
+
+    def rewind_to_epoch(self, epoch: int) -> None:
+        """The run stands at the beginning of an epoch again."""
+        self._traced_phases = {key for key in self._traced_phases if key[1] < epoch}
 
     def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
         self._follow_modules()
@@ -209,6 +241,8 @@ class CaptureEngine:
     def end(self, position: BatchPosition, *, complete: bool) -> None:
         """Take the watches down and publish what they saw."""
         began = time.perf_counter()
+        if self._losses is not None:
+            self._losses.remove()
         capture, self._under_way = self._under_way, None
         if capture is None:
             return
@@ -263,6 +297,8 @@ class CaptureEngine:
         self.snapshot = None
 
     def _take_down(self) -> None:
+        if self._losses is not None:
+            self._losses.remove()
         capture, self._under_way = self._under_way, None
         if capture is not None:
             capture.remove()

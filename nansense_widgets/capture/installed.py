@@ -23,6 +23,8 @@ class Installed:
 
     def __init__(self, patches: Callable[[], Iterable[Patch]]) -> None:
         self._patches = patches
+        self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
+        """What was put in place of which function last: mostly it is the same again."""
         self._originals: list[tuple[Any, str, Any]] = []
         self._lock = threading.Lock()
         self._users: set[int] = set()
@@ -36,8 +38,11 @@ class Installed:
                 for owner, name, wrap in self._patches():
                     original = getattr(owner, name, None)
                     if original is not None:
+                        made = self._made.get((id(owner), name))
+                        if made is None or made[0] is not original:
+                            made = self._made[(id(owner), name)] = (original, wrap(original))
                         self._originals.append((owner, name, original))
-                        setattr(owner, name, wrap(original))
+                        setattr(owner, name, made[1])
 
     def release(self, user: object) -> bool:
         """Not needed any more by this one; whether nobody needs it now. May be called twice."""

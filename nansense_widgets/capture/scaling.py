@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -38,6 +39,7 @@ class LossScaling:
         self._found_inf: list[tuple[Optimizer, list[torch.Tensor]]] = []
         self._divided: set[int] = set()
         self._handles: list[RemovableHandle] = []
+        self._scaled_losses: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
 
     def install(self) -> None:
         """Begin to listen."""
@@ -56,6 +58,10 @@ class LossScaling:
     def is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the gradients of this optimizer's parameters have been divided by the scale."""
         return id(optimizer) in self._divided
+
+    def scale_of(self, loss: torch.Tensor) -> torch.Tensor | None:
+        """The factor in a loss that a scaler has given; None for any other tensor."""
+        return next((scale for known, scale in self._scaled_losses if known() is loss), None)
 
     def skipped(self) -> list[Optimizer]:
         """Optimizers whose step a scaler left out because a gradient was Inf or NaN."""
@@ -83,6 +89,7 @@ class LossScaling:
             return
         scale = scaler._scale.detach().clone()
         for _, loss in leaves(losses):
+            self._scaled_losses.append((weakref.ref(loss), scale))
             if loss.grad_fn is not None:
                 self._handles.append(loss.grad_fn.register_prehook(lambda _: self._begin_pass(scale)))
 

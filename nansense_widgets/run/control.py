@@ -38,6 +38,8 @@ class RunControl:
         self._closed = False
         self._refresh = False
         self._owes_pause = False
+        self._has_work = False
+        self._jump: int | None = None
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -63,13 +65,15 @@ class RunControl:
 
     @property
     def pending(self) -> list[str]:
-        """Commands given and not yet carried out: `stop`, `refresh`."""
+        """Commands given and not yet carried out: `stop`, `refresh`, `request_time_travel`."""
         with self._changed:
             waiting = []
             if self._mode_before_stop is not None and not self._paused:
                 waiting.append("stop")
             if self._refresh:
                 waiting.append("refresh")
+            if self._jump is not None:
+                waiting.append("request_time_travel")
             return waiting
 
     def go(
@@ -121,11 +125,28 @@ class RunControl:
             self._refresh = True
         self._on_change()
 
+    def jump(self, epoch: int) -> None:
+        """Have the loop go back to the beginning of an epoch, at its next boundary between batches."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._jump = epoch
+            self._resume = self._resume or self._paused
+            self._paused = False
+            self._changed.notify_all()
+        self._on_change()
+
+    def take_jump(self) -> int | None:
+        """Where the loop is to go back to, if it is; the caller makes it go."""
+        with self._changed:
+            epoch, self._jump = self._jump, None
+            return epoch
+
     def close(self) -> None:
         """Let go of everything that waits; no pause any more."""
         with self._changed:
             self._closed = True
             self._refresh = False
+            self._jump = None
             self._mode_before_stop = None
             self._changed.notify_all()
         self._on_change()
@@ -152,6 +173,7 @@ class RunControl:
             self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None
+            self._jump = None
             self._refresh = False
             self._changed.notify_all()
         self._on_change()
@@ -202,6 +224,14 @@ class RunControl:
             asked, self._refresh = self._refresh, False
             return asked
 
+    def wake(self) -> None:
+        """There is work for the training thread: a pause does it at once."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._has_work = True
+            self._changed.notify_all()
+        self._on_change()
+
     def owe_pause(self) -> None:
         """A pause was due and could not be held: it comes before the next batch, unless a command does."""
         with self._changed:
@@ -217,6 +247,7 @@ class RunControl:
         poll: Callable[[], None] | None,
         on_unattended: Callable[[], None],
         still_due: Callable[[], bool] = lambda: True,
+        work: Callable[[], None] = lambda: None,
     ) -> None:
         """Hold the training thread until a command resumes it or the session closes.
 
@@ -225,6 +256,7 @@ class RunControl:
                 has to hear its kernel's messages itself).
             still_due: asked under the lock: a command may have come since the pause was decided.
             on_unattended: called if nobody has steered within `IDLE_WAIT_S`; it sets a mode that goes on.
+            work: called, without the lock, whenever something was given to do (`wake`).
         """
         deadline = time.monotonic() + IDLE_WAIT_S
         with self._changed:
@@ -241,14 +273,16 @@ class RunControl:
         self._on_change()
         try:
             while True:
+                work()
                 with self._changed:
                     wait = 0.02 if poll is not None else None
                     if not self._is_attended():
                         left = max(0.0, deadline - time.monotonic())
                         wait = left if wait is None else min(wait, left)
-                    self._changed.wait_for(lambda: self._resume or self._closed, wait)
+                    self._changed.wait_for(lambda: self._resume or self._closed or self._has_work, wait)
                     if self._resume or self._closed:
                         break
+                    self._has_work = False
                     alone = not self._is_attended() and time.monotonic() >= deadline
                 if alone:
                     on_unattended()

@@ -9,16 +9,18 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from nansense_widgets.errors import LoopClosed, SessionStateError
+from nansense_widgets.errors import LoopClosed, SessionStateError, TimeTravelJump
 from nansense_widgets.run.control import RunControl, Standing
+from nansense_widgets.run.events import EventLog
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.item import LoaderItem
+from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
 
-__all__ = ["BatchLoop", "BatchObserver", "Blind", "checked_epoch", "checked_phase"]
+__all__ = ["BatchLoop", "BatchObserver", "Blind", "EpochSource", "checked_epoch", "checked_phase"]
 
 Item = TypeVar("Item")
 
@@ -39,6 +41,16 @@ class BatchObserver(Protocol):
 
     def restart(self) -> None:
         """Another run begins: epochs are counted anew."""
+
+
+class EpochSource(Protocol):
+    """Gives the epochs of a run, perhaps some of them again."""
+
+    def iter_epochs(self) -> Iterator[int]:
+        """Epochs from where the run stands to its end."""
+
+    def go_back(self, epoch: int) -> None:
+        """The next `iter_epochs` begins with this one."""
 
 
 class Blind:
@@ -75,13 +87,19 @@ class BatchLoop:
         self.control = control
         self.observer = observer
         self.pace = Pace()
+        self.jobs = Jobs(control.wake)
+        self.events = EventLog()
         self.frequency = UpdateFrequency()
         self.position: BatchPosition | None = None
+        self.last: BatchPosition | None = None
+        """The batch that is open or was last; `position` may be of one before which training is paused."""
         self.standing: Standing = "before"
         self.poll: Callable[[], None] | None = None
         """Hears the kernel's messages, for a loop on the kernel's main thread; else None."""
         self.on_unattended: Callable[[], None] = lambda: control.go(Mode.DETACH)
         self.on_exhausted: Callable[[], None] = lambda: None
+        self.on_loader: Callable[[str, Any], None] = lambda *_: None
+        """Called with phase and loader before the loader is iterated."""
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
         self._broken_at: BatchPosition | None = None
@@ -97,22 +115,38 @@ class BatchLoop:
 
     # ------------------------------------------------------------ what the user's loop goes through
 
-    def epochs(self, count: int) -> Iterator[int]:
-        """Yield 0 … count - 1 and remember the epoch for `batches`."""
+    def epochs(self, count: int, source: EpochSource) -> Iterator[int]:
+        """Yield the epochs of `source` and remember them for `batches`."""
         if self.position is not None:
             self.restart()  # a second loop over epochs is a run of its own
         self.schedule.update(epochs=count)
-        for epoch in range(count):
-            self._epoch = epoch
-            yield epoch
-        # Run ends with a pause. Where the last batch could not be told beforehand, it is here.
-        if self.control.mode is Mode.UNTIL_END and self.position is not None and not self._paused_after_it:
-            self._pause()
+        while True:
+            for epoch in source.iter_epochs():
+                self._epoch = epoch
+                yield epoch
+            # Run ends with a pause. Where the last batch could not be told beforehand, it is here.
+            ends = self.control.mode is Mode.UNTIL_END and self.position is not None
+            if not ends or self._paused_after_it:
+                break
+            try:
+                self._pause(lambda: True)
+            except TimeTravelJump as jump:
+                source.go_back(jump.epoch)
+            else:
+                break
         self.on_exhausted()
+
+    def at_epoch(self, epoch: int) -> None:
+        """A loop that is somebody else's begins an epoch."""
+        self._epoch = epoch
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
         """Iterate over the loader's items, each inside its batch."""
-        return _Batches(loader, lambda items: self._batches(loader, items, phase, epoch))
+        return _Batches(
+            loader,
+            lambda: self.on_loader(phase, loader),
+            lambda items: self._batches(loader, items, phase, epoch),
+        )
 
     def _batches(
         self, loader: Iterable[Item], items: Iterator[Item], phase: str, epoch: int | None
@@ -175,8 +209,9 @@ class BatchLoop:
                 f"a batch of phase {phase!r} begins inside the batch {self._open}: batches do not nest; "
                 "leave the first one before the next begins"
             )
-        self._leave_if_closed()
+        self._leave()
         self._learn_length()
+        self.jobs.between()
         position = self.schedule.advance(phase, epoch)
         new_epoch = self._seen_epoch != epoch
         self._seen_epoch = epoch
@@ -184,6 +219,8 @@ class BatchLoop:
         self.standing = "before"
         self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
         self._hear_messages()
+        self.jobs.enter()
+        self.last = position
         self.standing = "in"
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
@@ -193,6 +230,7 @@ class BatchLoop:
             self.observer.begin(position, captures=self._captures, pauses=pauses, item=item)
         except BaseException:  # an interrupt: the batch has not begun
             self._open = None
+            self.jobs.between()
             raise
         self.pace.begin()
 
@@ -207,6 +245,7 @@ class BatchLoop:
         self._broken_at = None if complete else position
         self._paused_after_it = False
         self.observer.end(position, complete=complete)
+        self.jobs.between()
         self.standing = "after"
         self._on_change()
         if not self._captures:
@@ -240,6 +279,11 @@ class BatchLoop:
         return self.schedule.has_begun(phase, self._epoch if epoch is None else epoch)
 
     @property
+    def epoch(self) -> int:
+        """The epoch that `epochs()` last gave."""
+        return self._epoch
+
+    @property
     def is_inside_batch(self) -> bool:
         """A batch is open, and its watches with it."""
         return self._open is not None
@@ -249,11 +293,22 @@ class BatchLoop:
         if self._open is not None:
             self.end(complete=False)
 
+    def rewind_to_epoch(self, epoch: int) -> None:
+        """The run stands at the beginning of an epoch again."""
+        self.schedule.rewind_to_epoch(epoch)
+        self.events.drop(lambda position: position.epoch >= epoch)
+        self.position = self.last = None
+        self.standing = "before"
+        self._broken_at = self._left_at = self._broke_off = None
+        self._seen_epoch = None
+        self._epoch = epoch
+
     def restart(self) -> None:
         """Forget where the last loop stood; a new one begins."""
         self.schedule.restart()
         self.observer.restart()
-        self.position = None
+        self.events.clear()
+        self.position = self.last = None
         self.standing = "before"
         self._broken_at = None
         self._left_at = None
@@ -285,21 +340,31 @@ class BatchLoop:
             self.schedule.record_phase_length(*self._broke_off)
             self._broke_off = None
 
-    def _pause(self, due: Callable[[], bool] = lambda: True) -> bool:
+    def _pause(self, due: Callable[[], bool]) -> bool:
         """Pause if it is due; whether it was."""
         before = self.control.pause_count
-        self.control.pause(self.poll, self.on_unattended, due)
-        self._leave_if_closed()
+
+        def noted() -> bool:
+            if due():
+                self.events.add("pause", self.last, "paused")
+                return True
+            return False
+
+        self.control.pause(self.poll, self.on_unattended, noted, self.jobs.between)
+        self._leave()
         return self.control.pause_count > before
 
     def _hear_messages(self) -> None:
         if self.poll is not None:
             self.poll()
-            self._leave_if_closed()
+            self._leave()
 
-    def _leave_if_closed(self) -> None:
+    def _leave(self) -> None:
+        """Leave the user's loop if the session was closed, or if the run is to go back."""
         if self.control.closed and self._is_ours():
             raise LoopClosed("the session was closed")
+        if (epoch := self.control.take_jump()) is not None:
+            raise TimeTravelJump(epoch)
 
     def _is_ours(self) -> bool:
         return self.owner is not None and threading.current_thread() is self.owner
@@ -311,13 +376,20 @@ class _Batches(Iterator[Item]):
     A DataLoader draws a random number there, so the moment matters for all random numbers after it.
     """
 
-    def __init__(self, loader: Iterable[Item], start: Callable[[Iterator[Item]], Iterator[Item]]) -> None:
+    def __init__(
+        self,
+        loader: Iterable[Item],
+        before: Callable[[], None],
+        start: Callable[[Iterator[Item]], Iterator[Item]],
+    ) -> None:
         self._loader = loader
+        self._before = before
         self._start = start
         self._inner: Iterator[Item] | None = None
 
     def __iter__(self) -> Iterator[Item]:
         if self._inner is None:
+            self._before()
             self._inner = self._start(iter(self._loader))
         # The generator itself, so that a `for` that is left lets go of it at once.
         return self._inner

@@ -174,6 +174,7 @@ class Run:
         if self._worker is None or self._worker.thread is not threading.current_thread():
             self._finished = True
             self.control.rest()
+            self.loop.jobs.leave()
 
     def _loop_ended(self, error: BaseException | None) -> None:
         """The worker has returned, or the cell that ran a loop is over."""
@@ -185,6 +186,7 @@ class Run:
             if self._worker is not None and self._worker.thread is threading.current_thread():
                 self._foreground.report(self.failure)
         self.control.rest()
+        self.loop.jobs.leave()
 
     # ------------------------------------------------------------ commands
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Mapping
 
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["Schedule"]
+
+
+NO_EPOCH = sys.maxsize
 
 
 class Schedule:
@@ -28,7 +32,9 @@ class Schedule:
         self._epoch_done = 0
         self._next: dict[tuple[str, int], int] = {}
         self._expected: dict[str, int] = {}
-        self._first_epoch = 0
+        self._first_epoch = NO_EPOCH
+        self._done_before: dict[int, int] = {}
+        """Batches done before each epoch began."""
 
     @property
     def epochs(self) -> int | None:
@@ -127,8 +133,10 @@ class Schedule:
                     )
                 # `len(loader)` or an earlier epoch said less than there is: the length is not known.
                 self._counts[phase] = count = None
+            if (self._position is None or epoch != self._position.epoch) and index == 0:
+                self._done_before.setdefault(epoch, self._done)
             if self._position is None:
-                self._first_epoch = epoch
+                self._first_epoch = min(self._first_epoch, epoch)
             elif epoch != self._position.epoch:
                 self._epoch_done = 0
                 self._next = {key: value for key, value in self._next.items() if key[1] == epoch}
@@ -163,11 +171,22 @@ class Schedule:
             if not self._declared and phase in self._counts:
                 self._counts[phase] = self._next.get((phase, epoch), 0)
 
+    def rewind_to_epoch(self, epoch: int) -> None:
+        """Count on from the beginning of an epoch; lengths that were learned are kept."""
+        with self._lock:
+            self._position = None
+            self._next = {}
+            self._epoch_done = 0
+            self._done = self._done_before.get(epoch, 0)
+            self._done_before = {at: done for at, done in self._done_before.items() if at < epoch}
+
     def restart(self) -> None:
         """Begin counting anew, for a new loop on the same session; a declared schedule is kept."""
         with self._lock:
             self._position = None
             self._done = self._epoch_done = 0
+            self._done_before = {}
+            self._first_epoch = NO_EPOCH
             self._next = {}
             if not self._declared:
                 self._counts = {}

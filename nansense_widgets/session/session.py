@@ -13,16 +13,19 @@ from nansense_widgets.run.loop import Blind
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.instruments import Instrumenting
+from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
+from nansense_widgets.session.travel import Travel
 from nansense_widgets.session.views import Views
 from nansense_widgets.stats.collect import StatsCollector
+from nansense_widgets.stats.runlog import RunLog
 from nansense_widgets.widgets.hub import Hub
 
 __all__ = ["Session"]
 
 
-class Session(Training, Steering, Instrumenting, Views):
+class Session(Training, Travel, Steering, Logging, Instrumenting, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
@@ -47,10 +50,15 @@ class Session(Training, Steering, Instrumenting, Views):
         self._schedulers = schedulers
         self._inputs = inputs
         self._stats = StatsCollector()
+        self._log = RunLog()
+        self._tracked = {}
+        self._restorer = None
         self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (
-            CaptureEngine(model, optimizers, self._hub.new_snapshot, self._stats) if enabled else None
+            CaptureEngine(model, optimizers, self._hub.new_snapshot, self._stats, self._log)
+            if enabled
+            else None
         )
         self._run = Run(schedule, self._capture or Blind(), self._hub.changed, self._hub.publisher.pump)
 

@@ -10,6 +10,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.errors import SessionStateError
+from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -25,6 +26,7 @@ from nansense_widgets.session.memory import MemoryEntry, MemoryReport, snapshot_
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.runlog import RunLog
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 from nansense_widgets.widgets.hub import Hub
@@ -54,6 +56,11 @@ class Standing:
     """None in a disabled session."""
     _run: Run
     _stats: StatsCollector
+    _log: RunLog
+    _tracked: dict[str, Any]
+    """What `track` was given."""
+    _restorer: TrainingRestorer | None
+    """Of the last loop over epochs."""
 
     @property
     def inputs(self) -> InputConfig:
@@ -113,7 +120,8 @@ class Standing:
 
         The model, its data and what torch keeps are not in it, nor what open views hold in the browser.
         """
-        collected = (MemoryEntry(*size) for size in self._stats.sizes())
+        sizes = itertools.chain(self._stats.sizes(), self._log.sizes())
+        collected = (MemoryEntry(*size) for size in sizes)
         return MemoryReport.of(itertools.chain(snapshot_entries(self.snapshot), collected))
 
     @property
@@ -157,8 +165,8 @@ class Standing:
 
     @property
     def pending(self) -> list[str]:
-        """Commands that still wait: `stop`, `refresh`."""
-        return self._run.control.pending
+        """Commands that still wait: `stop`, `refresh`, `set_hyperparameter`."""
+        return [*self._run.control.pending, *self._run.loop.jobs.waiting]
 
     @property
     def failure(self) -> LoopFailure | None:
@@ -174,7 +182,7 @@ class Standing:
     def notice(self) -> str:
         """A sentence about this kernel, or about a capture or picture that failed; else empty."""
         error = self._capture.error if self._capture is not None else ""
-        return self._run.notice or error or self._hub.painter.error
+        return self._run.notice or error or self._run.loop.jobs.error or self._hub.painter.error
 
     @property
     def status(self) -> RunStatus:
@@ -226,6 +234,20 @@ class Standing:
         if self._capture is None:
             return Architecture(model=self._model_name, nodes={}, edges=frozenset())
         return self._capture.architecture
+
+    def _rewound(self, epoch: int) -> None:
+        """The state is that of the beginning of an epoch again: forget what came from there on."""
+        left = self._run.loop.last
+        self._run.loop.rewind_to_epoch(epoch)
+        self._stats.rewind_to_epoch(epoch)
+        self._log.rewind_to_epoch(epoch)
+        if self._capture is not None:
+            self._capture.rewind_to_epoch(epoch)
+        if left is not None:
+            where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
+            text = f"went back to the beginning of epoch {epoch + 1} ({where})"
+            self._run.loop.events.add("jump", None, text)
+        self._hub.redraw()
 
     def _check_open(self) -> None:
         if self._run.control.closed:

@@ -19,6 +19,10 @@ Item = TypeVar("Item")
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 
+STATES_WAIT_S = 10.0
+"""How long `close` waits for states of epochs that are being written."""
+
+
 class Training(Standing):
     """Epochs, phases and batches as the loop goes through them, and the loop itself."""
 
@@ -69,18 +73,6 @@ class Training(Standing):
             return contextlib.nullcontext()
         self._run.enter_loop(phase, epoch)
         return self._run.loop.batch(phase, epoch, None if item is None else LoaderItem(item))
-
-    def epochs(self, n: int | None = None) -> Iterator[int]:
-        """Yield 0 … n - 1 and tell `batches` the epoch; `n` defaults to `start(epochs=)`.
-
-        Raises:
-            ValueError: if neither gives the number of epochs, or `n` is negative.
-        """
-        count = self.schedule.epochs if n is None else n
-        if count is None:
-            raise ValueError("epochs() needs n: neither epochs(n) nor start(epochs=) gives it")
-        self.schedule.update(epochs=count)
-        return self._run.loop.epochs(count) if self._enabled else iter(range(count))
 
     def set_schedule(self, *, epochs: int | None = None, phases: Mapping[str, int] | None = None) -> None:
         """Declare the schedule anew while it runs; batch counters are kept.
@@ -146,6 +138,8 @@ class Training(Standing):
         if self._capture is None or not self._run.close(why):
             return
         self._capture.close()
+        if self._restorer is not None:
+            self._restorer.cache.flush(STATES_WAIT_S)
         if not keep_state:
             self._hub.keep_last_picture(then=self._release)
 
@@ -154,3 +148,4 @@ class Training(Standing):
         if self._capture is not None:
             self._capture.release()
         self._stats.release()
+        self._log.restart()

@@ -10,6 +10,7 @@ from nansense_widgets.widgets.dashboard import Dashboard
 from nansense_widgets.widgets.extremes import Extremes
 from nansense_widgets.widgets.graph import Graph
 from nansense_widgets.widgets.histogram import Histogram
+from nansense_widgets.widgets.run import RunCurves
 from nansense_widgets.widgets.strips import Strips
 
 __all__ = ["Views"]
@@ -86,6 +87,14 @@ class Views(Watching):
             ValueError: if it matches no layer, or several.
         """
         return self._hub.widget(f"curves {layer}", Curves, layers=[self._one_layer(layer)])
+
+    def run_curves(self) -> RunCurves:
+        """Numbers of the run against the epoch: the loss, what was logged, learning rates; and settings.
+
+        Pauses and changes of hyperparameters are marked. `to_dict()` and `to_pandas()` of what is returned
+        give the numbers; buttons in it save each figure as PNG or SVG.
+        """
+        return self._hub.widget("run", RunCurves, layers=["run"])
 
     def _one_layer(self, layer: str) -> str:
         if not isinstance(layer, str):

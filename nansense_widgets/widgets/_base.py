@@ -57,6 +57,9 @@ class SessionWidget(anywidget.AnyWidget):
     def paint(self) -> None:
         """Send what the open views want of a new snapshot (painter thread)."""
 
+    def paint_live(self) -> None:
+        """Send what changes from batch to batch, snapshot or not (painter thread)."""
+
     def keep_picture(self) -> None:
         """Keep what shall be seen when the session's tensors are gone (painter thread)."""
 

@@ -11,6 +11,7 @@ ACTIONS = frozenset(
         "cancel",
         "request_snapshot",
         "set_axes",
+        "set_hyperparameter",
         "set_stats_scope",
         "set_update_frequency",
         "step_batch",
@@ -27,8 +28,8 @@ ACTIONS = frozenset(
 )
 """What a browser may call; anything else a message asks for is refused."""
 
-_FIRST = {"set_stats_scope": "scope"}
-"""Actions whose argument is written without its name."""
+_FIRST = {"set_stats_scope": ("scope",), "set_hyperparameter": ("name", "value")}
+"""Actions whose first arguments are written without their names."""
 
 _POSITIONAL = dict.fromkeys(("watch", "unwatch", "watch_attention", "unwatch_attention"), "layers")
 """Actions whose list argument is spread over positional parameters."""
@@ -66,6 +67,6 @@ def call_text(name: str, args: dict[str, Any]) -> str:
 def _split(name: str, args: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     rest = dict(args)
     if name in _FIRST:
-        return [rest.pop(_FIRST[name])], rest
+        return [rest.pop(key) for key in _FIRST[name]], rest
     spread = _POSITIONAL.get(name)
     return ([], rest) if spread is None else (list(rest.pop(spread, [])), rest)

@@ -14,13 +14,17 @@ from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
+from nansense_widgets.widgets.protocol_run import RunOptions
 from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
 from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["CardsPart"]
 
-MAX_VIEWS = 16
+MAX_VIEWS = 32
 """Views remembered. A page that closes says nothing: of more, the one silent for longest is forgotten."""
+
+LIVE = frozenset({"run"})
+"""Views that show more than the last snapshot and whole epochs."""
 
 STILL_AFTER_S = 1.5
 STILL_LAYERS = 12
@@ -79,11 +83,19 @@ class CardsPart(SessionWidget):
 
     def paint(self) -> None:
         for name, view in list(self._views.items()):
-            if view.may_send:
-                self._answer(name, view)
-            else:
-                view.owed = True
+            self._offer(name, view)
         self._still_later()
+
+    def paint_live(self) -> None:
+        for name, view in list(self._views.items()):
+            if any(card["view"] in LIVE for card in view.cards):
+                self._offer(name, view)
+
+    def _offer(self, name: str, view: _View) -> None:
+        if view.may_send:
+            self._answer(name, view)
+        else:
+            view.owed = True
 
     def handle(self, message: dict[str, Any]) -> None:
         kind, name = message.get("type"), str(message.get("view"))
@@ -194,6 +206,7 @@ STILL_OPTIONS: dict[str, Any] = {
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
     "curves": CurvesOptions(statistics=None),  # as they are: the figures are those on the page
+    "run": RunOptions(smooth=None),
 }
 """What the picture for files without a kernel shows of a layer."""
 

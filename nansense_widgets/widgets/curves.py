@@ -32,8 +32,8 @@ class Curves(CardsPart, front_end="curves"):
         sampled once an epoch; other phases have `gradient norm` and `update ratio`, means over the steps.
 
         Your own metrics follow as `metric NAME`, and `metric NAME[key]` where one gives several numbers.
-        Their columns are `epoch`, `batch` (int64, from 0; -1 for a whole epoch), `x` (float64: where the point lies
-        on the axis, from 0), `running` and `value`.
+        Their columns are `epoch`, `batch` (int64, from 0; -1 for a whole epoch), `x` (float64: where the
+        point lies on the axis, from 0), `running` and `value`.
         """
         numbers: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {}
         for one in self._series():

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from nansense_widgets.widgets.protocol_statistics import CurveLine
+
 if TYPE_CHECKING:
     import bqplot
 
@@ -48,6 +50,8 @@ class Line:
     xs: npt.NDArray[np.float64]
     values: npt.NDArray[np.float64]
     running: npt.NDArray[np.bool_]
+    dots: bool = True
+    """Whether its points are marked, if there are few."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +75,43 @@ class FigureSpec:
     whole: bool = False
     """Its values are counts."""
     marks: tuple[Mark, ...] = ()
+    """What happened meanwhile."""
     end: float = 0
     """Where its axis ends at least, in epochs counted from 0."""
+
+    @property
+    def newest_text(self) -> str:
+        """The last number of each line, such as `train, epoch 3: mean 0.21, max 4.5.`"""
+        lines: dict[tuple[str, int], list[str]] = {}
+        for line in self.lines:
+            if len(line.xs):
+                place = (line.phase, int(line.xs[-1]))
+                lines.setdefault(place, []).append(f"{line.label} {line.values[-1]:.3g}")
+        return " ".join(
+            f"{phase}, epoch {epoch + 1}: {', '.join(numbers)}.".lstrip(", ")
+            for (phase, epoch), numbers in lines.items()
+        )
+
+    @property
+    def legend(self) -> list[CurveLine]:
+        """Each line once, with its newest number."""
+        first: dict[str, Line] = {}
+        for line in self.lines:
+            if line.label not in first or not len(first[line.label].values):
+                first[line.label] = line
+        return [
+            {
+                "label": line.label,
+                "color": line.color,
+                "style": STYLES.index(_style(self, line.phase)),
+                "newest": _newest(line),
+            }
+            for line in first.values()
+        ]
+
+
+def _newest(line: Line) -> float | None:
+    return float(line.values[-1]) if len(line.values) and np.isfinite(line.values[-1]) else None
 
 
 class CurvePicture:
@@ -179,7 +218,7 @@ class CurvePicture:
             points = [
                 (x + 1.0, value, one.color)
                 for one in lines
-                if len(one.xs) <= MOST_DOTS
+                if one.dots and len(one.xs) <= MOST_DOTS
                 for x, value, goes_on in zip(one.xs, one.values, one.running, strict=True)
                 if goes_on == running and np.isfinite(value)
             ]
@@ -238,6 +277,7 @@ def _set(widget: Any, **values: Any) -> None:
 
 def _same(before: Any, after: Any) -> bool:
     if isinstance(after, np.ndarray):
+        after = np.squeeze(after)  # as bqplot does
         return (
             isinstance(before, np.ndarray)
             and before.shape == after.shape

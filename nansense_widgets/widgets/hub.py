@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -21,6 +22,10 @@ __all__ = ["Hub"]
 W = TypeVar("W", bound="SessionWidget")
 
 
+LIVE_S = 1.0
+"""How often views are painted anew that show more than snapshots and whole epochs."""
+
+
 class Hub:
     """The widgets of one session.
 
@@ -34,6 +39,7 @@ class Hub:
         self.painter = Painter()
         self.publisher = Publisher(self._refresh)
         self._widgets: dict[str, SessionWidget] = {}
+        self._live_at = 0.0
         self._stage: tuple[bool, tuple[str, int] | None] | None = None
 
     def widget(self, key: str, kind: Callable[..., W], **arguments: Any) -> W:
@@ -61,6 +67,9 @@ class Hub:
         if stage != self._stage:
             self._stage = stage
             self.redraw()
+        elif time.monotonic() - self._live_at > LIVE_S:
+            self._live_at = time.monotonic()
+            self.painter.submit_latest("live", self._paint_live)
         self.publisher.poke()
 
     def redraw(self) -> None:
@@ -105,6 +114,10 @@ class Hub:
     def _refresh(self) -> None:
         for widget in list(self._widgets.values()):
             widget.refresh()
+
+    def _paint_live(self) -> None:
+        for widget in list(self._widgets.values()):
+            widget.paint_live()
 
     def _paint(self) -> None:
         for widget in list(self._widgets.values()):

@@ -26,7 +26,7 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
-ViewName = Literal["strips", "histogram", "extremes", "curves"]
+ViewName = Literal["strips", "histogram", "extremes", "curves", "run"]
 """What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
 
@@ -156,7 +156,7 @@ class Action(TypedDict):
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
     unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
-    set_update_frequency {unit, n, phase}.
+    set_update_frequency {unit, n, phase}, set_hyperparameter {name, value, optimizer, group}.
     """
 
     type: Literal["action"]
@@ -189,6 +189,7 @@ class CardWant(TypedDict):
     """What one visible card wants to see: one view of its layer."""
 
     layer: str
+    """Of the view Run, which is of no layer, `run`."""
     call: int
     """Which call of the layer in the batch, from 1; statistics are of all calls."""
     leaf: int

@@ -162,6 +162,8 @@ class CurveLine(TypedDict):
 
     label: str
     color: str
+    style: int
+    """Of the line: solid, dashed, dotted, dash-dotted."""
     newest: float | None
     """Its last number; null if that is not finite, or there is none."""
 

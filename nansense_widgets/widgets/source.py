@@ -9,7 +9,9 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing
+from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.hyperparameters import Hyperparameter
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
@@ -19,6 +21,7 @@ from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.stats.instruments.registry import Kind
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
+from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import WatchSnapshot
 
@@ -64,5 +67,11 @@ class Source(Protocol):
     def failure(self) -> LoopFailure | None: ...
     @property
     def update_frequency(self) -> UpdateFrequency: ...
+    @property
+    def run_log(self) -> RunLogSnapshot: ...
+    @property
+    def events(self) -> tuple[Event, ...]: ...
+    @property
+    def hyperparameters(self) -> list[Hyperparameter]: ...
     @property
     def notice(self) -> str: ...

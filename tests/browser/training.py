@@ -104,7 +104,7 @@ class View:
         self.code = self.root.locator(".code code")
         self.stop = self.button("Stop")
         self.step = self.button("Step batch")
-        self.cards = self.root.locator(".card")
+        self.cards = self.root.locator(".card[aria-label^='layer ']")
 
     def button(self, name: str, *, exact: bool = True) -> Locator:
         return self.root.get_by_role("button", name=name, exact=exact)

@@ -15,7 +15,7 @@ from nansense_widgets.stats.curves import STATISTICS, layer_series
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 from nansense_widgets.widgets.figures import CurvePicture, FigureSpec, Line, Mark, nice_ticks
 from nansense_widgets.widgets.polyline import drawn_points
-from nansense_widgets.widgets.views.curves import figure_specs, legend, newest_text
+from nansense_widgets.widgets.views.curves import figure_specs
 from tests.driver import Driver, start_small
 from tests.widgets.test_messages import Browser
 
@@ -179,20 +179,20 @@ def test_newest_numbers_are_said_in_words(collecting: Any) -> None:
     watch = collecting.session.watch_snapshot()
     specs = {spec.key: spec for spec in figure_specs(layer_series(watch, "1", None), ["mean", "max"])}
     train, val = (watch.stats["1", phase, epoch].activations for phase, epoch in (("train", 1), ("val", 0)))
-    assert newest_text(specs["activations"]) == (
+    assert specs["activations"].newest_text == (
         f"train, epoch 2: mean {train.mean:.3g}, max {train.max:.3g}."
         f" val, epoch 1: mean {val.mean:.3g}, max {val.max:.3g}."
     )
-    assert newest_text(specs["weights 1.bias"]).startswith("epoch 2: mean ")
+    assert specs["weights 1.bias"].newest_text.startswith("epoch 2: mean ")
 
 
 def test_the_legend_has_each_line_once_with_its_newest_number(collecting: Any) -> None:
     watch = collecting.session.watch_snapshot()
     specs = {spec.key: spec for spec in figure_specs(layer_series(watch, "1", None), ["mean", "max"])}
     train = watch.stats["1", "train", 1].activations
-    found = [(line["label"], line["newest"]) for line in legend(specs["activations"])]
+    found = [(line["label"], line["newest"]) for line in specs["activations"].legend]
     assert found == [("mean", train.mean), ("max", train.max)]
-    colors = [line["color"] for line in legend(specs["gradient norm"])]
+    colors = [line["color"] for line in specs["gradient norm"].legend]
     assert len(colors) == len(set(colors)) == 2
 
 

@@ -14,6 +14,8 @@ export interface CardHost {
   readonly frame: Frame;
   readonly channel: Channel;
   readonly kinds: ViewKind[];
+  /** Names the card if it is of no layer; else empty. */
+  readonly label: string;
   close: ((layer: string) => void) | null;
   drawSoon(card: LayerCard): void;
 }
@@ -64,8 +66,8 @@ export class LayerCard {
     this.body = h("div", { class: "cb" }, this.note, this.failed);
     this.element = h(
       "section",
-      { class: "card", role: "region", "aria-label": `layer ${layer}`, tabindex: -1 },
-      h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.options.button, this.close),
+      { class: "card", role: "region", "aria-label": host.label || `layer ${layer}`, tabindex: -1 },
+      !host.label && h("header", { class: "ch" }, h("h3", {}, layer), this.subtitle, h("span", { class: "flex" }), this.leaves, this.calls, this.options.button, this.close),
       this.options.panel,
       this.row,
       this.body,
@@ -180,7 +182,7 @@ export class LayerCard {
 
   private act(name: ActionName, args: Record<string, unknown>): void {
     this.awaitsMaps = name === "watch_attention";
-    this.host.frame.act(name, args);
+    void this.host.frame.act(name, args);
   }
 
   private change(set: () => void): void {

@@ -23,11 +23,16 @@ interface Options {
   layers(): string[];
   /** Whether a card may be closed, which unwatches its layer. */
   closable: boolean;
+  /** Names the card if it is of no layer; then it has no head. */
+  label?: string;
   /** What to show while there are no cards. */
   empty: HTMLElement;
 }
 
-export function mountCards(root: Root, pane: HTMLElement, options: Options): Part & { update(): void } {
+/** What cards use of the frame that they lie in. */
+export type CardsRoot = Pick<Root, "channel" | "commands" | "element" | "theme" | "onTheme" | "keepFocus" | "addStyles">;
+
+export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options): Part & { update(): void } {
   const { channel, commands } = root;
   const display: Display = { sample: 0, average: false, transform: "none" };
   const cards = new Map<string, LayerCard>();
@@ -105,7 +110,7 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     alive,
     wantSoon,
     showSample: (sample) => !bar.element.hidden && bar.choose(sample),
-    act: (name, args) => void channel.action(name, args).catch(() => undefined),
+    act: (name, args) => channel.action(name, args).catch(() => undefined),
     load: (name) => loadScript(channel, name),
     addStyles: (css) => root.addStyles([css]),
   };
@@ -113,7 +118,8 @@ export function mountCards(root: Root, pane: HTMLElement, options: Options): Par
     frame,
     channel,
     kinds: options.kinds,
-    close: options.closable ? (layer) => frame.act("unwatch", { layers: [layer] }) : null,
+    label: options.label ?? "",
+    close: options.closable ? (layer) => void frame.act("unwatch", { layers: [layer] }) : null,
     drawSoon: (card) => drawSoon([card]),
   };
 

@@ -2,7 +2,7 @@
 // asks the kernel for anything.
 
 import type { Answer } from "../lib/channel";
-import type { ActionName, Card, Part, Reply, Transform, ViewName } from "../lib/protocol";
+import type { ActionName, Card, Echo, Part, Reply, Transform, ViewName } from "../lib/protocol";
 import type { Rgb } from "../lib/colormap";
 import type { Theme } from "../lib/theme";
 import type { WidgetManager } from "../lib/embed";
@@ -33,7 +33,8 @@ export interface Frame {
   alive(): boolean;
   /** Says what is wanted now, a little later. */
   wantSoon(): void;
-  act(name: ActionName, args: Record<string, unknown>): void;
+  /** Calls a method of the session; the answer is undefined where nobody is there. */
+  act(name: ActionName, args: Record<string, unknown>): Promise<Echo | undefined>;
   /** Shows a sample of the batch in all cards; false where no view here shows samples. */
   showSample(sample: number): boolean;
   /** The script of a view that is not part of this widget's own. */

@@ -7,18 +7,23 @@ import type { Root } from "../lib/root";
 import { mountCards } from "../cards/mount";
 import { VIEWS } from "../cards/views";
 import { heightHandle } from "./height";
+import { mountRun } from "./run";
 import { paneTabs, type Pane } from "./tabs";
 
 export function mountDashboard(root: Root): Part {
   const { channel } = root;
   const graphPane = h("section", { class: "pane g", "aria-label": "Architecture graph" });
   const layersPane = h("section", { class: "pane c", "aria-label": "Layer cards" });
-  const body = h("div", { class: "body" }, graphPane, layersPane);
+  const runPane = h("section", { class: "pane c r", "aria-label": "Numbers of the run" });
+  const centre = h("div", { class: "centre" }, layersPane, runPane);
+  const body = h("div", { class: "body" }, graphPane, centre);
   const panes: Pane[] = [
     { key: "g", title: "Graph", element: graphPane },
     { key: "c", title: "Layers", element: layersPane },
+    { key: "r", title: "Run", element: runPane },
   ];
   const tabs = paneTabs(panes, body, "c");
+  centre.prepend(tabs.centre);
   const controls = mountControls(root, tabs.element, body, heightHandle(body));
   const graph = mountGraph(root, graphPane);
   const chooseLayer = (): void => {
@@ -37,8 +42,10 @@ export function mountDashboard(root: Root): Part {
       h("button", { type: "button", class: "btn", onclick: chooseLayer }, "Find a layer"),
     ),
   });
+  const run = mountRun(root, runPane);
   return {
     destroy: () => {
+      run.destroy();
       controls.destroy();
       graph.destroy();
       cards.destroy();

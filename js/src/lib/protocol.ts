@@ -7,7 +7,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "run";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -100,6 +100,7 @@ export interface Graph {
 // ------------------------------------------------------------ requests, browser to kernel
 
 export type ActionName =
+  | "set_hyperparameter"
   | "step_batch"
   | "step_phase"
   | "step_epoch"

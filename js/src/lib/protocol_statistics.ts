@@ -106,6 +106,8 @@ export interface CurvesOptions {
 export interface CurveLine {
   label: string;
   color: string;
+  /** Of the line: solid, dashed, dotted, dash-dotted. */
+  style: number;
   /** Its last number; null if that is not finite, or there is none. */
   newest: number | null;
 }

@@ -127,7 +127,9 @@ class Registry:
             if callable(hook):
                 try:
                     hook(epoch)
-                except Exception as error:
+                except KeyboardInterrupt:
+                    raise
+                except BaseException as error:
                     self.fail(instrument, f"{described(error)} (in on_rewind({epoch}))")
 
     def clear(self) -> None:

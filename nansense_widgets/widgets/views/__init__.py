@@ -14,6 +14,7 @@ from nansense_widgets.widgets.views.base import CardView, HasWidgets
 from nansense_widgets.widgets.views.curves import CurvesView
 from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
+from nansense_widgets.widgets.views.run import RunView
 from nansense_widgets.widgets.views.strips import StripsView
 
 __all__ = ["VIEWS", "CardView", "HasWidgets"]
@@ -23,5 +24,6 @@ VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "histogram": HistogramView,
     "extremes": ExtremesView,
     "curves": CurvesView,
+    "run": RunView,
 }
 """Made once a widget, when first asked for."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,21 +9,17 @@ import numpy as np
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.stats.curves import DEAD, NONFINITE, STATISTICS, STEPS, Series, layer_series
 from nansense_widgets.widgets import protocol, protocol_statistics
-from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, CurvePicture, FigureSpec, Line
+from nansense_widgets.widgets.board import FigureBoard
+from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, FigureSpec, Line
 from nansense_widgets.widgets.metric_figures import metric_problems, metric_specs, only_problem
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.views.statistics import finite, running_epoch, statistics_hint
+from nansense_widgets.widgets.views.statistics import running_epoch, statistics_hint
 
-__all__ = ["CurvesView", "figure_specs", "legend", "newest_text"]
-
-MOST_LAYERS = 24
-"""Layers whose figures are kept: each is some dozens of widgets. Those looked at last stay."""
+__all__ = ["CurvesView", "figure_specs"]
 
 FIRST = ("mean", "median", "5%", "95%")
 """Drawn until somebody chooses."""
-
-WAIT = "Making the figures, as soon as the kernel's main thread is free\u2026"
 
 
 class CurvesView:
@@ -33,10 +27,7 @@ class CurvesView:
 
     def __init__(self, source: Source) -> None:
         self._source = source
-        self._lock = threading.Lock()
-        self._specs: dict[str, list[FigureSpec]] = {}
-        """What is to be drawn of each layer that is looked at, until the main thread has."""
-        self._pictures: dict[str, dict[str, CurvePicture]] = {}
+        self._board = FigureBoard()
         self._chosen: dict[str, list[str]] = {}
         """Statistics that are drawn of each layer, in all views: they show the same figures."""
         self._changed = False
@@ -63,14 +54,13 @@ class CurvesView:
             chosen = self._chosen[layer] = [name for name in STATISTICS if name in asked]
             self._changed = True
         metrics = self._source.watch_metrics_snapshot(layers=[layer])
-        running = running_epoch(self._source)
-        specs = figure_specs(series, chosen) + metric_specs(metrics, layer, running, _phases(series))
+        own = metric_specs(metrics, layer, running_epoch(self._source), _phases(series))
+        wait, figures = self._board.show(layer, figure_specs(series, chosen) + own)
         problems = metric_problems(metrics, layer)
-        importlib.import_module("bqplot")  # takes seconds, which the main thread is not to spend
-        with self._lock:
-            self._specs[shown.layer] = specs
-        pictures = self._pictures.get(shown.layer, {})
-        waiting = {spec.key for spec in specs if spec.key not in pictures}
+        for figure in figures:
+            figure["problem"] = problems.get(figure["key"], "")
+        drawn = {spec.key for spec in own}
+        figures += [only_problem(key, why) for key, why in problems.items() if key not in drawn]
         content: protocol_statistics.CurvesContent = {
             "statistics": list(STATISTICS),
             "chosen": chosen,
@@ -78,22 +68,9 @@ class CurvesView:
             "partial": self._partial(series),
             "hint": hint,
             "offer": offer,
-            "wait": WAIT if waiting else "",
-            "figures": [
-                {
-                    "key": spec.key,
-                    "title": spec.title,
-                    "unit": spec.unit,
-                    "text": newest_text(spec),
-                    "lines": legend(spec),
-                    "problem": problems.pop(spec.key, ""),
-                    "model": pictures[spec.key].model,
-                }
-                for spec in specs
-                if spec.key in pictures
-            ],
+            "wait": wait,
+            "figures": figures,
         }
-        content["figures"] += [only_problem(key, why) for key, why in problems.items() if key not in waiting]
         self._last[layer] = content
         return content
 
@@ -104,30 +81,13 @@ class CurvesView:
     @property
     def waits(self) -> bool:
         """Whether the main thread has something to draw."""
-        return bool(self._specs)
+        return self._board.waits
 
     def refresh(self) -> bool:
         """Make and change the figures (main thread only); True if some are new."""
-        with self._lock:
-            waiting, self._specs = self._specs, {}
         # Boxes in other views follow what one has chosen.
-        new, self._changed = self._changed, False
-        for layer, specs in waiting.items():
-            known = self._pictures.get(layer, {})
-            pictures = dict(known)
-            for spec in specs:
-                if spec.key in known:
-                    known[spec.key].update(spec)
-                else:
-                    pictures[spec.key] = CurvePicture(spec)
-                    new = True
-            self._pictures.pop(layer, None)
-            self._pictures[layer] = pictures  # whole: the painter thread reads it meanwhile
-        for layer in list(self._pictures)[:-MOST_LAYERS]:
-            if layer not in waiting:
-                for picture in self._pictures.pop(layer).values():
-                    picture.close()
-        return new
+        changed, self._changed = self._changed, False
+        return self._board.refresh() or changed
 
     def _partial(self, series: list[Series]) -> list[str]:
         texts = []
@@ -140,6 +100,10 @@ class CurvesView:
                     f"{one.phase} \u00b7 epoch {one.epochs[at] + 1}: {one.batches[at]}{of} batches so far"
                 )
         return texts
+
+
+def _phases(series: list[Series]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.phase for one in series if one.phase))
 
 
 def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec]:
@@ -162,37 +126,6 @@ def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec
         stepped = [one for one in series if measure in one.values]
         specs += _figure(measure, measure.capitalize(), unit[measure], stepped, [measure], phases, True)
     return specs
-
-
-def _phases(series: list[Series]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.phase for one in series if one.phase))
-
-
-def newest_text(spec: FigureSpec) -> str:
-    """The last number of each line, such as `train, epoch 3: mean 0.21, max 4.5.`"""
-    lines: dict[tuple[str, int], list[str]] = {}
-    for line in spec.lines:
-        if len(line.xs):
-            place = (line.phase, int(line.xs[-1]))
-            lines.setdefault(place, []).append(f"{line.label} {line.values[-1]:.3g}")
-    return " ".join(
-        f"{phase}, epoch {epoch + 1}: {', '.join(numbers)}.".lstrip(", ")
-        for (phase, epoch), numbers in lines.items()
-    )
-
-
-def legend(spec: FigureSpec) -> list[protocol_statistics.CurveLine]:
-    """Each line once, with its newest number."""
-    first = next((line.phase for line in spec.lines if len(line.values)), "")
-    return [
-        {
-            "label": line.label,
-            "color": line.color,
-            "newest": finite(float(line.values[-1])) if len(line.values) else None,
-        }
-        for line in spec.lines
-        if line.phase == first
-    ]
 
 
 def _figure(

@@ -1,0 +1,35 @@
+// The pane of the run: one card of no layer, with a line to the kernel of its own, so that what is wanted of layers
+// and of the run are told apart.
+
+import { lazy } from "../cards/lazy";
+import { mountCards } from "../cards/mount";
+import { Channel } from "../lib/channel";
+import { h, type Part } from "../lib/dom";
+import { Commands } from "../lib/keys";
+import type { Root } from "../lib/root";
+
+export function mountRun(root: Root, pane: HTMLElement): Part {
+  const channel = new Channel(root.channel.model, root.element);
+  channel.onError((message) => root.showError(message));
+  const cards = mountCards(
+    {
+      channel,
+      commands: new Commands(),
+      element: root.element,
+      get theme() {
+        return root.theme;
+      },
+      onTheme: (changed) => root.onTheme(changed),
+      keepFocus: (change) => root.keepFocus(change),
+      addStyles: (styles) => root.addStyles(styles),
+    },
+    pane,
+    { kinds: [lazy("run", "Run")], layers: () => ["run"], closable: false, label: "Run", empty: h("div") },
+  );
+  return {
+    destroy: () => {
+      cards.destroy();
+      channel.dispose();
+    },
+  };
+}

@@ -1,0 +1,5 @@
+import curvesCss from "../css/curves.css";
+import runCss from "../css/run.css";
+import { run } from "./view";
+
+export default { kind: run, css: curvesCss + runCss };

@@ -1,0 +1,1 @@
+"""What was: states of a run that can be gone back to."""

@@ -1,0 +1,212 @@
+"""States of a run at the beginnings of its epochs, in a folder: written beside training, and bounded."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nansense_widgets.errors import TimeTravelError
+from nansense_widgets.history.files import read_file, remove_leftovers, write_file
+from nansense_widgets.run.ending import before_exit
+
+__all__ = ["DEFAULT_CACHE_DIR", "EpochCache"]
+
+DEFAULT_CACHE_DIR = Path("nansense_cache")
+
+SUFFIX = ".state"
+
+PREVIOUS = "previous"
+"""Folder inside for the states of the run before: who starts anew by mistake has lost nothing yet."""
+
+EXIT_WAIT_S = 30.0
+
+WAITING_BYTES = 2**30
+"""States that may wait for the disk, beside the one that is being written."""
+
+
+class EpochCache:
+    """One file an epoch. Files are written by a thread of their own, one after the other.
+
+    Args:
+        folder: made when the first state is written.
+        keep: newest epochs that are kept, at least 1.
+        every: of older ones, each epoch that this divides is kept too; 0: none.
+    """
+
+    def __init__(self, folder: Path, keep: int = 10, every: int = 10) -> None:
+        self.folder = folder
+        self.error = ""
+        """What went wrong in the last writing, which training did not wait for."""
+        self._keep = keep
+        self._every = every
+        self._lock = threading.Lock()
+        self._epochs: set[int] = set()
+        self._begun = False
+        self._pending: dict[int, Any] = {}
+        """Being written, or waiting for it."""
+        self._jobs: queue.Queue[Callable[[], None]] = queue.Queue()
+        self._thread: threading.Thread | None = None
+
+    def _put_aside(self) -> None:
+        """A new run: states of an earlier one make room."""
+        if not self.folder.is_dir():
+            return
+        remove_leftovers(self.folder)
+        old = list(self.folder.glob(f"epoch-*{SUFFIX}"))
+        if old:
+            aside = self.folder / PREVIOUS
+            shutil.rmtree(aside, ignore_errors=True)
+            aside.mkdir(exist_ok=True)
+            for path in old:
+                path.replace(aside / path.name)
+
+    def adopt(self) -> None:
+        """Go on with what the folder holds."""
+        if self.folder.is_dir():
+            remove_leftovers(self.folder)
+            with self._lock:
+                self._begun = True
+                self._epochs = {_epoch_of(path) for path in self.folder.glob(f"epoch-*{SUFFIX}")} - {-1}
+
+    @property
+    def epochs(self) -> list[int]:
+        """Epochs that can be gone back to, in order."""
+        with self._lock:
+            return sorted(self._epochs | self._pending.keys())
+
+    @property
+    def nbytes(self) -> int:
+        """What the files take on disk."""
+        total = 0
+        for epoch in self.epochs:
+            with contextlib.suppress(OSError):
+                total += self.path(epoch).stat().st_size
+        return total
+
+    def path(self, epoch: int) -> Path:
+        """The file of an epoch."""
+        return self.folder / f"epoch-{epoch:06d}{SUFFIX}"
+
+    def __contains__(self, epoch: int) -> bool:
+        with self._lock:
+            return epoch in self._epochs or epoch in self._pending
+
+    def save(self, epoch: int, content: dict[str, Any]) -> bool:
+        """Have a state written; it must not change any more. False if the disk is behind with others."""
+        size = _size(content)
+        with self._lock:
+            waiting = sum(map(_size, self._pending.values()))
+            if waiting and waiting + size > WAITING_BYTES:
+                self.error = f"epoch {epoch} was not kept: the disk is slower than the epochs before it"
+                return False
+            self._pending[epoch] = content
+            begun, self._begun = self._begun, True
+        if not begun:
+            self._submit(self._put_aside)
+        self._submit(lambda: self._write(epoch))
+        return True
+
+    def add(self, epoch: int, key: str, value: Any) -> None:
+        """Add to a state that was saved: what became known of its moment only later."""
+        with self._lock:
+            pending = self._pending.get(epoch)
+        if pending is None:
+            pending = self.load(epoch)
+        # Another one: the writer may be at work on this one, and tells by it whether it is done.
+        pending = {**pending, "late": {**pending.get("late", {}), key: value}}
+        with self._lock:
+            self._pending[epoch] = pending
+        self._submit(lambda: self._write(epoch))
+
+    def load(self, epoch: int) -> Any:
+        """The state of an epoch; raises `TimeTravelError`."""
+        with self._lock:
+            pending = self._pending.get(epoch)
+        if pending is not None:
+            return pending
+        content = read_file(self.path(epoch))
+        if not isinstance(content, dict) or "state" not in content or content.get("epoch") != epoch:
+            raise TimeTravelError(f"{self.path(epoch)} is no state of the beginning of epoch {epoch}")
+        return content
+
+    def drop_after(self, epoch: int) -> None:
+        """Forget later epochs: they belong to a future that will not come again."""
+        for later in [known for known in self.epochs if known > epoch]:
+            self._remove(later)
+
+    def flush(self, timeout: float | None = None) -> bool:
+        """Wait until everything is written; False after `timeout` seconds."""
+        done = threading.Event()
+        self._submit(done.set)
+        return done.wait(timeout)
+
+    def _submit(self, job: Callable[[], None]) -> None:
+        with self._lock:
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="nansense-states", daemon=True)
+                self._thread.start()
+                before_exit(self, EpochCache._end)
+        self._jobs.put(job)
+
+    def _end(self) -> None:
+        self.flush(EXIT_WAIT_S)
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            try:
+                job()
+            except Exception as error:  # noqa: BLE001  a folder that cannot be written
+                self.error = f"{self.folder}: {type(error).__name__}: {error}"
+
+    def _write(self, epoch: int) -> None:
+        with self._lock:
+            content = self._pending.get(epoch)
+        if content is None:
+            return
+        try:
+            write_file(self.path(epoch), content)
+        except Exception as error:  # noqa: BLE001  a full disk, and whatever else: training goes on
+            self.error = f"{self.path(epoch)} was not written: {type(error).__name__}: {error}"
+        else:
+            with self._lock:
+                self._epochs.add(epoch)
+            self.error = ""
+        with self._lock:
+            if self._pending.get(epoch) is content:
+                del self._pending[epoch]
+        self._thin()
+
+    def _thin(self) -> None:
+        with self._lock:
+            known = sorted(self._epochs)
+        for epoch in known[: -self._keep]:
+            if not (self._every and epoch % self._every == 0):
+                self._remove(epoch)
+
+    def _remove(self, epoch: int) -> None:
+        with self._lock:
+            self._epochs.discard(epoch)
+            self._pending.pop(epoch, None)
+        with contextlib.suppress(OSError):
+            self.path(epoch).unlink()
+
+
+def _size(content: Any) -> int:
+    if isinstance(content, torch.Tensor):
+        return content.numel() * content.element_size()
+    if isinstance(content, dict):
+        return sum(map(_size, content.values()))
+    return sum(map(_size, content)) if isinstance(content, (list, tuple)) else 0
+
+
+def _epoch_of(path: Path) -> int:
+    number = path.name.removeprefix("epoch-").removesuffix(SUFFIX)
+    return int(number) if number.isdigit() else -1

@@ -1,0 +1,299 @@
+"""Everything of a run that decides its next batch: taken without moving anything, put back bit for bit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.parameter import UninitializedParameter
+from torch.optim import Optimizer
+
+from nansense_widgets.capture.values import unobserved
+from nansense_widgets.errors import TimeTravelError
+from nansense_widgets.history.pack import pack, unpack
+from nansense_widgets.history.random_state import (
+    generators_of,
+    restore_generator,
+    restore_random,
+    take_generator,
+    take_random,
+)
+
+__all__ = ["RunParts", "loader_state", "restore_loader", "restore_state", "state_problems", "take_state"]
+
+
+@dataclass
+class RunParts:
+    """The objects of a run whose state is taken: live, and the same ones for as long as the run goes on.
+
+    Attributes:
+        model: its parameters, buffers, gradients and flags.
+        optimizers: with their state and the settings of their groups.
+        schedulers: anything with `state_dict` and `load_state_dict`.
+        tracked: the same, by the name that the user gave.
+    """
+
+    model: nn.Module
+    optimizers: Sequence[Optimizer] = ()
+    schedulers: Sequence[Any] = ()
+    tracked: dict[str, Any] = field(default_factory=dict)
+
+
+def take_state(parts: RunParts) -> dict[str, Any]:
+    """The state as plain values and tensors on the CPU that nothing else uses.
+
+    Raises:
+        UnstorableError: if some of it cannot be stored, naming it.
+    """
+    with unobserved():
+        return {
+            "model": _take_model(parts.model),
+            "optimizers": [
+                _take_optimizer(one, f"optimizer {at}") for at, one in enumerate(parts.optimizers)
+            ],
+            "schedulers": [
+                pack(one.state_dict(), f"scheduler {at}") for at, one in enumerate(parts.schedulers)
+            ],
+            "tracked": {name: pack(one.state_dict(), name) for name, one in parts.tracked.items()},
+            "random": take_random(),
+        }
+
+
+def restore_state(parts: RunParts, state: Mapping[str, Any]) -> None:
+    """Put a state back. Tensors keep their identity: they are written to in place where they fit.
+
+    Raises:
+        TimeTravelError: if it is not the state of such parts; then nothing has changed.
+    """
+    problems = state_problems(parts, state)
+    if problems:
+        raise TimeTravelError("; ".join(problems))
+    with unobserved():
+        _restore_model(parts.model, state["model"])
+        for optimizer, saved in zip(parts.optimizers, state["optimizers"], strict=True):
+            _restore_optimizer(optimizer, saved)
+        for scheduler, saved in zip(parts.schedulers, state["schedulers"], strict=True):
+            scheduler.load_state_dict(unpack(saved))
+        for name, one in parts.tracked.items():
+            if name in state["tracked"]:
+                one.load_state_dict(unpack(state["tracked"][name]))
+        restore_random(state["random"])
+
+
+def state_problems(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
+    """Why a state is not one of these parts; empty if it is."""
+    found: list[str] = []
+    saved = state["model"]["parameters"]
+    parameters = dict(parts.model.named_parameters())
+    if missing := sorted(saved.keys() - parameters.keys()):
+        found.append(f"this model has no parameter {_some(missing)}")
+    if added := sorted(parameters.keys() - saved.keys()):
+        found.append(f"parameter {_some(added)} of this model is not in it")
+    for name, tensor in saved.items():
+        here = parameters.get(name)
+        if here is None:
+            continue
+        lazy = isinstance(here, UninitializedParameter)
+        if tensor is None:
+            if not lazy:
+                found.append(f"parameter {name} had no shape yet")
+        elif not lazy and (here.shape != tensor.shape or here.dtype != tensor.dtype):
+            found.append(f"parameter {name} is {_said(tensor)} there and {_said(here)} here")
+        if len(found) > 3:
+            return [*found[:3], "and more"]
+    for what, here_now, there in (
+        ("optimizers", parts.optimizers, state["optimizers"]),
+        ("schedulers", parts.schedulers, state["schedulers"]),
+    ):
+        if len(here_now) != len(there):
+            found.append(f"it has {len(there)} {what}, this session {len(here_now)}")
+    for at, (optimizer, kept) in enumerate(zip(parts.optimizers, state["optimizers"], strict=False)):
+        if kept["class"] != type(optimizer).__name__:
+            found.append(f"optimizer {at} is a {kept['class']} there and a {type(optimizer).__name__} here")
+        elif "groups" in kept and kept["sizes"] != [len(group["params"]) for group in optimizer.param_groups]:
+            found.append(f"optimizer {at} has other parameter groups")
+    return found
+
+
+# ---------------------------------------------------------------- the model
+
+
+def _take_model(model: nn.Module) -> dict[str, Any]:
+    parameters = dict(model.named_parameters())
+    extra = {
+        name: pack(module.get_extra_state(), f"extra state of {name or 'the model'}")
+        for name, module in model.named_modules()
+        if type(module).get_extra_state is not nn.Module.get_extra_state
+    }
+    gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    return {
+        "parameters": {
+            name: None if isinstance(parameter, UninitializedParameter) else pack(parameter, name)
+            for name, parameter in parameters.items()
+        },
+        "gradients": {name: pack(grad, f"gradient of {name}") for name, grad in gradients.items()},
+        "buffers": {name: pack(buffer, name) for name, buffer in model.named_buffers()},
+        "frozen": [name for name, p in parameters.items() if not p.requires_grad],
+        "training": [name for name, module in model.named_modules() if module.training],
+        "extra": extra,
+    }
+
+
+def _restore_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
+    frozen, training = set(saved["frozen"]), set(saved["training"])
+    for name, parameter in model.named_parameters():
+        kept = saved["parameters"][name]
+        if kept is None:
+            continue
+        if isinstance(parameter, UninitializedParameter):
+            parameter.materialize(kept.shape, device=parameter.device, dtype=kept.dtype)
+        parameter.detach().copy_(kept)
+        parameter.requires_grad_(name not in frozen)
+        gradient = saved["gradients"].get(name)
+        parameter.grad = _like(parameter.grad, gradient, parameter.device)
+    buffers = dict(model.named_buffers())
+    for name in buffers.keys() | saved["buffers"].keys():
+        owner, _, last = name.rpartition(".")
+        module = model.get_submodule(owner)
+        if last in module._buffers:  # noqa: SLF001  torch has no other way to a buffer that is None
+            before, kept = module._buffers[last], saved["buffers"].get(name)  # noqa: SLF001
+            device = before.device if before is not None else next(iter(_devices(model)), torch.device("cpu"))
+            module._buffers[last] = _like(before, kept, device)  # noqa: SLF001
+    for name, module in model.named_modules():
+        module.training = name in training
+        if name in saved["extra"]:
+            module.set_extra_state(unpack(saved["extra"][name]))
+
+
+def _devices(model: nn.Module) -> list[torch.device]:
+    return [p.device for p in model.parameters()]
+
+
+def _like(
+    before: torch.Tensor | None, kept: torch.Tensor | None, device: torch.device
+) -> torch.Tensor | None:
+    """`kept`, in the place of `before` where it fits there."""
+    if kept is None:
+        return None
+    fits = (
+        before is not None
+        and before.layout is kept.layout is torch.strided
+        and before.shape == kept.shape
+        and before.dtype == kept.dtype
+        and not before.is_inference()
+    )
+    if fits and before is not None:
+        return before.detach().copy_(kept) if before.requires_grad else before.copy_(kept)
+    return kept.detach().clone().to(device)
+
+
+# ---------------------------------------------------------------- optimizers
+
+
+def _take_optimizer(optimizer: Optimizer, place: str) -> dict[str, Any]:
+    kind = type(optimizer)
+    if kind.state_dict is not Optimizer.state_dict or kind.load_state_dict is not Optimizer.load_state_dict:
+        return {"class": kind.__name__, "own": pack(optimizer.state_dict(), place)}
+    # Not by `state_dict`: loading casts the state to the dtype of its parameter, and makes new tensors.
+    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    return {
+        "class": kind.__name__,
+        "sizes": [len(group["params"]) for group in optimizer.param_groups],
+        "groups": [
+            pack({key: value for key, value in group.items() if key != "params"}, f"{place}, group {at}")
+            for at, group in enumerate(optimizer.param_groups)
+        ],
+        "state": {
+            at: pack(optimizer.state[parameter], f"{place}, state of parameter {at}")
+            for at, parameter in enumerate(ordered)
+            if parameter in optimizer.state
+        },
+        "devices": {
+            at: {
+                key: str(value.device)
+                for key, value in optimizer.state[parameter].items()
+                if isinstance(value, torch.Tensor)
+            }
+            for at, parameter in enumerate(ordered)
+            if isinstance(optimizer.state.get(parameter), dict)
+        },
+    }
+
+
+def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
+    if "own" in saved:
+        optimizer.load_state_dict(unpack(saved["own"]))
+        return
+    for group, kept in zip(optimizer.param_groups, saved["groups"], strict=True):
+        values = unpack(kept)
+        for key in [key for key in group if key != "params" and key not in values]:
+            del group[key]
+        for key, value in values.items():
+            before = group.get(key)
+            if isinstance(value, torch.Tensor):
+                device = before.device if isinstance(before, torch.Tensor) else torch.device("cpu")
+                value = _like(before if isinstance(before, torch.Tensor) else None, value, device)  # noqa: PLW2901
+            group[key] = value
+    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for at, parameter in enumerate(ordered):
+        kept = saved["state"].get(at)
+        if kept is None:
+            optimizer.state.pop(parameter, None)
+            continue
+        before, values = optimizer.state.get(parameter, {}), unpack(kept)
+        devices = saved["devices"].get(at, {})
+        optimizer.state[parameter] = {
+            key: _like(_tensor_in(before, key), value, _device(devices.get(key), parameter))
+            if isinstance(value, torch.Tensor)
+            else value
+            for key, value in values.items()
+        }
+
+
+def _tensor_in(state: Any, key: Any) -> torch.Tensor | None:
+    found = state.get(key) if isinstance(state, dict) else None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def _device(name: str | None, parameter: torch.Tensor) -> torch.device:
+    """Where a tensor lay, or its kind of device in a process that numbers them in another way."""
+    if name is None or torch.device(name).type not in ("cpu", parameter.device.type):
+        return parameter.device
+    return torch.device("cpu") if name == "cpu" else parameter.device
+
+
+# ---------------------------------------------------------------- loaders
+
+
+def loader_state(loader: Any) -> dict[str, Any]:
+    """Generators of a loader, and its own state if it has `state_dict`, before it is iterated."""
+    state: dict[str, Any] = {"generators": {name: take_generator(one) for name, one in generators_of(loader)}}
+    for name in ("", "sampler", "batch_sampler", "dataset"):
+        owner = getattr(loader, name, None) if name else loader
+        take, load = getattr(owner, "state_dict", None), getattr(owner, "load_state_dict", None)
+        if callable(take) and callable(load):
+            state.setdefault("own", {})[name] = pack(take(), f"loader.{name}".rstrip("."))
+    return state
+
+
+def restore_loader(loader: Any, state: Mapping[str, Any]) -> None:
+    """Put them back, as far as the loader still has them."""
+    for name, generator in generators_of(loader):
+        if name in state["generators"]:
+            restore_generator(generator, state["generators"][name])
+    for name, kept in state.get("own", {}).items():
+        owner = getattr(loader, name, None) if name else loader
+        load = getattr(owner, "load_state_dict", None)
+        if callable(load):
+            load(unpack(kept))
+
+
+def _said(tensor: torch.Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -1,0 +1,71 @@
+"""What happened in a run besides training: pauses, changes of hyperparameters, jumps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from nansense_widgets.run.position import BatchPosition
+
+__all__ = ["MOST_EVENTS", "Event", "EventKind", "EventLog"]
+
+EventKind = Literal["pause", "hyperparameter", "jump"]
+
+MOST_EVENTS = 10_000
+"""Events that are kept; of more, the oldest pauses go first."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """Something that happened between batches.
+
+    Attributes:
+        kind: `pause`; `hyperparameter`: one was changed; `jump`: the run went back.
+        position: the last batch before it; None before the first, and of a jump.
+        text: what happened, in words.
+    """
+
+    kind: EventKind
+    position: BatchPosition | None
+    text: str
+
+
+class EventLog:
+    """Events in their order; added on any thread, read on any."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._events: list[Event] = []
+        self._left_out = 0
+
+    def add(self, kind: EventKind, position: BatchPosition | None, text: str) -> None:
+        """Note an event."""
+        with self._lock:
+            self._events.append(Event(kind, position, text))
+            if len(self._events) > MOST_EVENTS:
+                oldest = next((at for at, event in enumerate(self._events) if event.kind == "pause"), 0)
+                del self._events[oldest]
+                self._left_out += 1
+
+    @property
+    def left_out(self) -> int:
+        """Older events that were left out."""
+        return self._left_out
+
+    def all(self) -> tuple[Event, ...]:
+        """The events so far."""
+        with self._lock:
+            return tuple(self._events)
+
+    def drop(self, rewound: Callable[[BatchPosition], bool]) -> None:
+        """Forget the events after batches that were rewound."""
+        with self._lock:
+            self._events = [e for e in self._events if e.position is None or not rewound(e.position)]
+
+    def clear(self) -> None:
+        """Another run begins."""
+        with self._lock:
+            self._events = []
+            self._left_out = 0
