@@ -1,4 +1,4 @@
-"""Metrics and tensors of the user's own in JupyterLab: plots, strips, and what stands there when one fails."""
+"""The user's own metrics and tensors in JupyterLab: plots, strips, and what is seen when one fails."""
 
 from __future__ import annotations
 
