@@ -138,8 +138,8 @@ def gpt() -> Program:
     return Program("4-layer GPT", model, optimizer, step, five)
 
 
-def deep(width: int = 512, depth: int = 60, batch: int = 32) -> Program:
-    """302 layers: 60 residual steps of five each, the sum among them; the input and the head."""
+def deep(width: int = 768, depth: int = 60, batch: int = 32) -> Program:
+    """302 layers: 60 residual steps of five each, the sum among them; the input and the head. As wide as BERT."""
     torch.manual_seed(0)
     model = nn.Sequential(*(Step(width) for _ in range(depth)), nn.Linear(width, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

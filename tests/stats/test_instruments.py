@@ -332,6 +332,46 @@ def test_weights_and_the_gradients_that_the_optimizer_used(kind: Any, end: Any) 
     session.close()
 
 
+def test_gradients_of_a_step_that_the_scaler_left_out() -> None:
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    session = session_of(model, optimizer)
+    heard = listen(session)
+    used: Seen = {}
+    for number, (x, y) in enumerate(session.batches(batches(), phase="train", epoch=0)):
+        loss = F.cross_entropy(model(x), y) * (float("inf") if number == BATCHES - 1 else 1.0)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        used = gradients(model)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=False)
+    assert not all(bool(gradient.isfinite().all()) for gradient in used.values())
+    for layer in ("first", "norm", "last"):
+        for name, gradient in heard[-1][layer]["weight_gradients"].items():
+            torch.testing.assert_close(gradient, used[name], equal_nan=True)
+    session.close()
+
+
+def test_a_fused_optimizer_divides_by_the_scale_itself() -> None:
+    model = Net()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01, fused=True)
+    scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+    session = session_of(model, optimizer)
+    heard = listen(session)
+    used: Seen = {}
+    for x, y in session.batches(batches(), phase="train", epoch=0):
+        scaler.scale(F.cross_entropy(model(x), y)).backward()
+        used = {name: gradient / 1024.0 for name, gradient in gradients(model).items()}
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+    for layer in ("first", "norm", "last"):
+        for name, gradient in heard[-1][layer]["weight_gradients"].items():
+            torch.testing.assert_close(gradient, used[name])
+    session.close()
+
+
 def test_a_tied_weight_belongs_to_both_and_each_optimizer_tells_its_own() -> None:
     first, last = nn.Linear(5, 5), nn.Linear(5, 5)
     model = nn.Sequential(first, nn.Tanh(), last)
