@@ -128,7 +128,7 @@ class InstrumentBatch:
                 for one in of_layers:
                     guard.reset()
                     for context in contexts:
-                        tensor, why = self._tensor(one, context, context.layer, context.activation, budget)
+                        tensor, why = self._tensor(one, context, context.layer, "activation", budget)
                         place = (context.layer, one.name)
                         _put(found.activations, found.activation_reasons, place, tensor, why)
             if of_weights:
@@ -140,7 +140,7 @@ class InstrumentBatch:
                         _put(found.weights, found.weight_reasons, (name, one.name), None, why)
                     for parameter in parameters:
                         name = parameter.parameter
-                        tensor, why = self._tensor(one, parameter, name, parameter.weight, budget)
+                        tensor, why = self._tensor(one, parameter, name, "weight", budget)
                         _put(found.weights, found.weight_reasons, (name, one.name), tensor, why)
 
     def let_go(self) -> None:
@@ -178,7 +178,7 @@ class InstrumentBatch:
             self._registry.fail(metric, f"{described(error)} (layer {layer}; {position})")
 
     def _tensor(
-        self, one: Instrument, context: Context, name: str, like: torch.Tensor, budget: Budget
+        self, one: Instrument, context: Context, name: str, like: str, budget: Budget
     ) -> tuple[torch.Tensor | None, str]:
         if off := self._registry.error(one):
             return None, f"not evaluated: {one.name} is off: {off}"
@@ -186,7 +186,7 @@ class InstrumentBatch:
             value = one.function(context)
             if value is None:
                 return None, "not evaluated: the instrument returned None"
-            _check(value, like)
+            _check(value, getattr(context, like))
             kept = to_cpu(keep(value, budget))
             return kept.tensor, kept.reason or kept.part
         except KeyboardInterrupt:

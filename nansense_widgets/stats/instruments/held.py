@@ -28,11 +28,13 @@ class Rewritten:
     """
 
     def __init__(self) -> None:
+        self._phases: dict[str, dict[Key, bool]] = {}
         self._known: dict[Key, bool] = {}
         self._room = ROOM
 
-    def begin(self) -> None:
-        """Another batch."""
+    def begin(self, phase: str) -> None:
+        """Another batch. A layer may hand on its input in one phase and not in another, as dropout does."""
+        self._known = self._phases.setdefault(phase, {})
         self._room = ROOM
 
     def needs_copy(self, key: Key, tensor: torch.Tensor) -> bool:
@@ -76,7 +78,12 @@ class Held:
 
 def is_freed(tensor: torch.Tensor) -> bool:
     """Whether its memory was given back, as sharding and offloading do: reading it would end the process."""
-    return tensor.numel() > 0 and tensor.untyped_storage().nbytes() == 0
+    if tensor.layout is not torch.strided or not tensor.numel():
+        return False
+    try:
+        return tensor.untyped_storage().nbytes() == 0
+    except (RuntimeError, NotImplementedError):  # a subclass without a storage
+        return False
 
 
 class Seen:

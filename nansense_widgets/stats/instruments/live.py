@@ -92,7 +92,7 @@ class LiveBatch:
         self._before: dict[str, Seen] = {}
         self._states: dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]] | None = None
         self._over = False
-        rewritten.begin()
+        rewritten.begin(position.phase)
         if "weight_gradients" in wants:
             found = ((name, gradient_of(parameter)) for name, parameter in parts.parameters.items())
             self._before = {name: Seen(gradient) for name, gradient in found if gradient is not None}
