@@ -14,9 +14,9 @@ const minifiedCss = {
   },
 };
 
-const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "run", "dashboard"];
+const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "weights", "run", "dashboard"];
 /** Scripts that a dashboard asks the kernel for when a view is first looked at. */
-const VIEWS = ["histogram", "extremes", "curves", "run"];
+const VIEWS = ["histogram", "extremes", "curves", "weights", "run"];
 
 const options = {
   entryPoints: [

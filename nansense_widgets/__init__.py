@@ -3,7 +3,15 @@
 from nansense_widgets.capture.architecture import Architecture, ArchitectureNode
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.receptive import ReceptiveField
-from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall, LeafValue
+from nansense_widgets.capture.roles import ParameterRole
+from nansense_widgets.capture.snapshot import (
+    BatchSnapshot,
+    Cost,
+    LayerCall,
+    LeafValue,
+    ParameterInfo,
+    ParameterOptimizer,
+)
 from nansense_widgets.errors import (
     LoopClosed,
     NansenseError,
@@ -63,6 +71,9 @@ __all__ = [
     "MetricsSnapshot",
     "Mode",
     "NansenseError",
+    "ParameterInfo",
+    "ParameterOptimizer",
+    "ParameterRole",
     "ParameterStatsSnapshot",
     "Patch",
     "Progress",

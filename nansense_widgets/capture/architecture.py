@@ -10,6 +10,7 @@ from typing import Literal
 from nansense_widgets.capture.axes import Axes, AxesRule
 from nansense_widgets.capture.reach import Reach
 from nansense_widgets.capture.receptive import Call, ReceptiveField, ReceptiveFields, Step
+from nansense_widgets.capture.roles import ParameterRole
 
 __all__ = ["Architecture", "ArchitectureNode"]
 
@@ -25,6 +26,7 @@ class ArchitectureNode:
         parent: name of the module around it, "" at the root.
         hyperparameters: as the module prints them; for an op its plain arguments.
         parameters: names of the parameters it owns or, for an op, uses directly.
+        buffers: names of the buffers that it owns.
         parameter_count: elements of the parameters of it and all below it; tied ones count once.
         output_shapes: shapes of its output tensors in the last traced forward that ran it.
         output_paths: what continues the layer's name for each of them: "" or e.g. `[1][0]`, `.logits`.
@@ -38,6 +40,7 @@ class ArchitectureNode:
         gives_attention: whether `session.watch_attention` can form its attention weights.
         axes_rule: the same for every output and number of axes; None if not known.
         reach: how a module looks back at its input; None if not known, or if each call tells it.
+        roles: what the axes of its own parameters mean, by name, where that is known.
     """
 
     name: str
@@ -46,6 +49,7 @@ class ArchitectureNode:
     parent: str = ""
     hyperparameters: str = ""
     parameters: tuple[str, ...] = ()
+    buffers: tuple[str, ...] = ()
     parameter_count: int = 0
     output_shapes: tuple[tuple[int, ...], ...] = ()
     output_paths: tuple[str, ...] = ()
@@ -58,6 +62,7 @@ class ArchitectureNode:
     axes_rule: AxesRule | None = None
     gives_attention: bool = False
     reach: Reach | None = field(default=None, repr=False)
+    roles: Mapping[str, ParameterRole] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,35 @@ class Architecture:
         """Axes of one output of a layer, if they are known for that number of axes."""
         node = self.nodes.get(layer)
         return None if node is None or node.axes_rule is None else node.axes_rule.axes(path, ndim)
+
+    def tensors_of(self, layer: str) -> tuple[list[str], list[str]]:
+        """Names of the parameters and of the buffers that a layer holds: its own, then those below it.
+
+        A parameter that several modules share is under each one's own name for it.
+        """
+        below = f"{layer}."
+        parameters: dict[str, None] = {}
+        buffers: dict[str, None] = {}
+        for node in self.nodes.values():
+            names = [name for name in (node.name, *node.aliases) if name == layer or name.startswith(below)]
+            if not names or (node.kind == "op" and node.name != layer):
+                continue
+            prefix = f"{node.name}." if names[0] != node.name else ""
+            for known, found in ((node.parameters, parameters), (node.buffers, buffers)):
+                # Under another name of the same module its parameters have other names too.
+                renamed = (f"{names[0]}.{name.removeprefix(prefix)}" if prefix else name for name in known)
+                found.update(dict.fromkeys(renamed))
+        return list(parameters), list(buffers)
+
+    def role_of(self, name: str) -> ParameterRole:
+        """What the axes of a parameter or buffer mean, under any of its names."""
+        owner, _, key = name.rpartition(".")
+        for node in self.nodes.values():
+            if owner in (node.name, *node.aliases):
+                return node.roles.get(f"{node.name}.{key}", ParameterRole())
+            if not owner and key in node.roles:  # the module is the whole model
+                return node.roles[key]
+        return ParameterRole()
 
     def select(self, pattern: str) -> list[str]:
         """Names that a pattern means: a name, a glob over names (`stage1.*`), or a class (`Conv2d`).

@@ -18,7 +18,8 @@ from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.compiled import EagerRun, may_be_compiled
 from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.forward import ForwardWatch
-from nansense_widgets.capture.parameters import ParameterWatch, select_parameters
+from nansense_widgets.capture.model_tensors import ModelTensors
+from nansense_widgets.capture.parameters import ParameterWatch
 from nansense_widgets.capture.passes import BackwardPasses
 from nansense_widgets.capture.snapshot import BatchSnapshot, Cost, LayerCall
 from nansense_widgets.capture.trace import Trace
@@ -139,9 +140,10 @@ class BatchCapture:
         self._thread = threading.current_thread()
         self._watched = watched
         self._builder = builder
-        selected, self._weights_part = select_parameters(model, watched, builder.architecture)
+        tensors = ModelTensors.chosen(model, watched, builder.architecture)
+        self._weights_part = tensors.part
         budget = self._budget = Budget()
-        self._parameters = ParameterWatch(selected, optimizers, budget)
+        self._parameters = ParameterWatch(tensors, optimizers, budget)
         self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         takers = _Takers(self._collector, watched, fold)
         self._forward = ForwardWatch(
@@ -185,7 +187,7 @@ class BatchCapture:
             self._fold.finish(self._builder.architecture)
         layers, notes = self._collector.finish()
         parameters = self._parameters.finish()
-        in_hooks = self._collector.seconds + self._parameters.seconds
+        in_hooks = self._collector.seconds + self._parameters.seconds_in_hooks
         custom = CustomTensors() if self._fold is None else self._fold.tensors(self._budget)
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
@@ -199,12 +201,18 @@ class BatchCapture:
             weight_gradients=parameters.gradients,
             weight_reasons=parameters.reasons,
             weight_gradient_reasons=parameters.gradient_reasons,
-            optimizer_state=parameters.state,
-            optimizer_hyperparams=parameters.settings,
             custom_activations=custom.activations,
             custom_activation_reasons=custom.activation_reasons,
             custom_weight_tensors=custom.weights,
             custom_weight_reasons=custom.weight_reasons,
+            weight_updates=parameters.updates,
+            weight_update_reasons=parameters.update_reasons,
+            buffers=parameters.buffers,
+            buffer_reasons=parameters.buffer_reasons,
+            parameters=parameters.info,
+            tied=parameters.tied,
+            optimizer_state=parameters.optimizers.state,
+            optimizer_hyperparams=parameters.optimizers.settings,
             weights_part=self._weights_part,
             complete=complete,
             watched=self._watched,
@@ -216,7 +224,9 @@ class BatchCapture:
                     _tensors(layers),
                     parameters.weights.values(),
                     parameters.gradients.values(),
-                    *map(dict.values, parameters.state.values()),
+                    parameters.updates.values(),
+                    parameters.buffers.values(),
+                    *map(dict.values, parameters.optimizers.state.values()),
                     *map(dict.values, custom.activations.values()),
                     *map(dict.values, custom.weights.values()),
                 ),

@@ -18,6 +18,7 @@ from nansense_widgets.capture.modules import ModuleIndex, parameter_count
 from nansense_widgets.capture.names import OpKey, OpNames
 from nansense_widgets.capture.reach_of import reach_of_module
 from nansense_widgets.capture.receptive import Call, Step
+from nansense_widgets.capture.roles import roles_of_module
 from nansense_widgets.capture.trace import Node, Ran, Trace
 
 __all__ = ["ArchitectureBuilder"]
@@ -174,8 +175,12 @@ class ArchitectureBuilder:
     def _module(self, name: str) -> ArchitectureNode:
         module = self.index.modules[name]
         ran = self._ran.get(name)
-        own = [p for p, _ in module.named_parameters(recurse=False)]
-        prefix = "" if module is self.index.root else f"{name}."
+        # A module that is the whole model stands for what is inside it too.
+        whole = module is self.index.root
+        own = [p for p, _ in module.named_parameters(recurse=whole)]
+        prefix = "" if whole else f"{name}."
+        around = self.index.modules.get(_parent(name, self.index.modules), self.index.root)
+        roles = roles_of_module(module, name.rpartition(".")[2], None if around is module else around)
         return ArchitectureNode(
             name,
             "module",
@@ -183,6 +188,7 @@ class ArchitectureBuilder:
             parent=_parent(name, self.index.modules),
             hyperparameters=_hyperparameters(module),
             parameters=tuple(prefix + p for p in own),
+            buffers=tuple(prefix + b for b, _ in module.named_buffers(recurse=whole)),
             parameter_count=parameter_count(module),
             output_shapes=ran.shapes if ran else (),
             output_paths=ran.paths if ran else (),
@@ -192,6 +198,7 @@ class ArchitectureBuilder:
             gives_attention=gives_attention(module, ""),
             note=self._module_note(name, ran),
             reach=reach_of_module(module),
+            roles={prefix + key: role for key, role in roles.items()},
         )
 
     def _module_note(self, name: str, ran: Ran | None) -> str:

@@ -54,7 +54,7 @@ class RunRecorder(Protocol):
     def begin(self, position: BatchPosition, optimizers: Sequence[Optimizer]) -> None:
         """A batch begins."""
 
-    def loss(self, number: int, loss: torch.Tensor) -> None:
+    def loss(self, number: int, loss: float | torch.Tensor) -> None:
         """A backward pass of the open batch begins from this value; `number` counts them, from 0."""
 
     def restart(self) -> None:
@@ -163,7 +163,7 @@ class CaptureEngine:
         try:
             if self._recorder is not None and self._losses is not None:
                 self._recorder.begin(position, self._optimizers)
-                self._losses.install()
+                self._losses.begin()
             with torch._C.DisableTorchFunction():  # modes of the user's own are to see none of this
                 partly = was_anything_compiled()
                 fold = self._fold(position, partly, item)
@@ -242,7 +242,7 @@ class CaptureEngine:
         """Take the watches down and publish what they saw."""
         began = time.perf_counter()
         if self._losses is not None:
-            self._losses.remove()
+            self._losses.end()
         capture, self._under_way = self._under_way, None
         if capture is None:
             return
@@ -296,9 +296,13 @@ class CaptureEngine:
         """Let go of the last snapshot, which may be large."""
         self.snapshot = None
 
-    def _take_down(self) -> None:
+    def rest(self) -> None:
+        """No loop goes on: nothing is heard any more."""
         if self._losses is not None:
             self._losses.remove()
+
+    def _take_down(self) -> None:
+        self.rest()
         capture, self._under_way = self._under_way, None
         if capture is not None:
             capture.remove()

@@ -1,4 +1,4 @@
-"""Weights, the gradients that the optimizer used, and optimizer state, of one batch."""
+"""Weights, buffers, the gradients that the optimizer used, and optimizer state, of one batch."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import threading
 import time
 import weakref
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,35 +15,15 @@ from torch.nn.parameter import UninitializedParameter
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
-from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
+from nansense_widgets.capture.model_tensors import ModelTensors
+from nansense_widgets.capture.optimizer_state import OptimizerValues, optimizer_label, read_optimizers
 from nansense_widgets.capture.scaling import LossScaling
+from nansense_widgets.capture.snapshot import ParameterInfo
+from nansense_widgets.capture.updates import UpdateWatch, parameters_of_optimizer
 from nansense_widgets.capture.values import Budget, Kept, copied, to_cpu, unobserved, unscale
 
-__all__ = ["ParameterValues", "ParameterWatch", "select_parameters"]
-
-ALL_BYTES = 32 * 2**20
-"""Up to this size all parameters of a model are copied into a snapshot, above it the watched layers' ones."""
-
-
-def select_parameters(
-    model: nn.Module, layers: Sequence[str], architecture: Architecture
-) -> tuple[dict[str, nn.Parameter], str]:
-    """Parameters to copy by name, and what part of all of them that is ("" for all).
-
-    Those of a layer are its own, those below it and, for an op, those it uses directly.
-    """
-    everything = dict(model.named_parameters())
-    sized = (p for p in everything.values() if not isinstance(p, UninitializedParameter))
-    if sum(p.numel() * p.element_size() for p in sized) <= ALL_BYTES:
-        return everything, ""
-    wanted: set[str] = set()
-    for layer in layers:
-        node = architecture.nodes.get(layer)
-        wanted.update(() if node is None else node.parameters)
-        wanted.update(name for name in everything if name.startswith(f"{layer}."))
-    chosen = {name: p for name, p in everything.items() if name in wanted}
-    return chosen, f"parameters of the {len(layers)} watched layers only: {len(chosen)} of {len(everything)}"
+__all__ = ["ParameterValues", "ParameterWatch"]
 
 
 @dataclass
@@ -55,25 +34,30 @@ class ParameterValues:
     reasons: dict[str, str] = field(default_factory=dict)
     gradients: dict[str, torch.Tensor] = field(default_factory=dict)
     gradient_reasons: dict[str, str] = field(default_factory=dict)
-    state: dict[str, dict[str, torch.Tensor]] = field(default_factory=dict)
-    settings: dict[str, dict[str, float]] = field(default_factory=dict)
+    updates: dict[str, torch.Tensor] = field(default_factory=dict)
+    update_reasons: dict[str, str] = field(default_factory=dict)
+    buffers: dict[str, torch.Tensor] = field(default_factory=dict)
+    buffer_reasons: dict[str, str] = field(default_factory=dict)
+    optimizers: OptimizerValues = field(default_factory=OptimizerValues)
+    info: dict[str, ParameterInfo] = field(default_factory=dict)
+    tied: dict[str, str] = field(default_factory=dict)
 
 
 class ParameterWatch:
     """Reads gradients at the moment the optimizer uses them, so that `zero_grad` may come any time after.
 
     Args:
-        parameters: what to read, by name.
+        tensors: what to read, by name.
         optimizers: the session's optimizers; parameters in none of them are read when their gradient
             has been accumulated too, since the loop may update them by itself.
         budget: what the snapshot of the batch may take.
     """
 
-    def __init__(
-        self, parameters: dict[str, nn.Parameter], optimizers: Sequence[Optimizer], budget: Budget
-    ) -> None:
+    def __init__(self, tensors: ModelTensors, optimizers: Sequence[Optimizer], budget: Budget) -> None:
         self._budget = budget
-        self._parameters = parameters
+        self._tensors = tensors
+        self._parameters = parameters = tensors.parameters
+        self._updates = UpdateWatch({name: parameters[name] for name in sorted(tensors.watched)}, budget)
         self._optimizers = optimizers
         self._gradients: dict[str, Kept] = {}
         self._factors: dict[str, tuple[torch.Tensor | None, Optimizer | None]] = {}
@@ -100,6 +84,7 @@ class ParameterWatch:
         # Torch's hook on all optimizers, so that one that `start` was not given, or that the loop made
         # later, is heard too.
         OPTIMIZER_HOOKS.add(self)
+        self._updates.install()
         for parameter in self._parameters.values():
             lazy = isinstance(parameter, UninitializedParameter)
             if not lazy and parameter.requires_grad and parameter.is_leaf:
@@ -110,9 +95,15 @@ class ParameterWatch:
         """Stop listening."""
         self.scaling.remove()
         OPTIMIZER_HOOKS.remove(self)
+        self._updates.remove()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+
+    @property
+    def seconds_in_hooks(self) -> float:
+        """Time spent inside the user's backward and steps."""
+        return self.seconds + self._updates.seconds
 
     def finish(self) -> ParameterValues:
         """Stop listening; read what is there now."""
@@ -134,33 +125,33 @@ class ParameterWatch:
                 found.gradients[name] = used.tensor
             if why := used.reason or used.part:
                 found.gradient_reasons[name] = why
-        for optimizer in self._optimizers:
-            for group in optimizer.param_groups:
-                numeric = {key: float(v) for key, value in group.items() if (v := _number(value)) is not None}
-                for parameter in group["params"]:
-                    known = self._names.get(id(parameter))
-                    if known is None:
-                        continue
-                    found.settings.setdefault(known, {}).update(numeric)
-                    entries = found.state.setdefault(known, {})
-                    held = optimizer.state.get(parameter, {})
-                    for key, value in held.items() if isinstance(held, dict) else ():
-                        tensor = self._as_tensor(value)
-                        if tensor is not None:
-                            entries[str(key)] = tensor
+        found.updates, found.update_reasons = self._updates.result(self.scaling.skipped())
+        for name, buffer in self._tensors.buffers.items():
+            kept = to_cpu(self._kept(buffer))
+            if kept.tensor is not None:
+                found.buffers[name] = kept.tensor
+            if why := kept.reason or kept.part:
+                found.buffer_reasons[name] = why
+        found.optimizers = read_optimizers(
+            self._optimizers, self._names, lambda tensor: to_cpu(self._kept(tensor)).tensor
+        )
+        for name, parameter in self._parameters.items():
+            found.info[name] = ParameterInfo(
+                self._tensors.names.get(name, ()),
+                parameter.requires_grad,
+                tuple(found.optimizers.owners.get(name, ())),
+            )
+        for name, names in self._tensors.names.items():
+            found.tied.update(dict.fromkeys(names[1:], name))
         return found
 
     def notes(self) -> list[str]:
         """What happened to the steps of this batch, if it is worth a word."""
         return [
-            f"{self._label(optimizer)}: step skipped, because GradScaler found Inf or NaN in a gradient"
+            f"{optimizer_label(optimizer, self._optimizers)}: step skipped, "
+            "because GradScaler found Inf or NaN in a gradient"
             for optimizer in self.scaling.skipped()
         ]
-
-    def _label(self, optimizer: Optimizer) -> str:
-        numbers = [i for i, known in enumerate(self._optimizers, 1) if known is optimizer]
-        several = f" {numbers[0]}" if numbers and len(self._optimizers) > 1 else ""
-        return f"{type(optimizer).__name__}{several}"
 
     def _gradient(self, name: str, parameter: nn.Parameter, skipped: set[int]) -> Kept:
         used = self._gradients.get(name)
@@ -191,7 +182,7 @@ class ParameterWatch:
     def _read(self, optimizer: Optimizer) -> None:
         began = time.perf_counter()
         with unobserved():
-            for parameter in _parameters_of(optimizer):
+            for parameter in parameters_of_optimizer(optimizer):
                 name = self._names.get(id(parameter))
                 if name is not None:
                     self._take(name, parameter, optimizer)
@@ -222,7 +213,7 @@ class ParameterWatch:
         self._read(optimizer)
 
     def after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """Nothing: what a step leaves is read at the batch's end."""
+        """Nothing: what a step leaves is read at the batch's end, what it changed by `UpdateWatch`."""
 
     def _accumulated(self, parameter: torch.Tensor) -> None:
         if torch.compiler.is_compiling():
@@ -241,14 +232,6 @@ class ParameterWatch:
         except Exception as error:  # never an error in the user's step
             return Kept(None, f"{type(error).__name__}: {error}")
 
-    def _as_tensor(self, value: Any) -> torch.Tensor | None:
-        if isinstance(value, torch.Tensor):
-            return to_cpu(self._kept(value)).tensor
-        if isinstance(value, (bool, int, float)):
-            with suppress(OverflowError, RuntimeError):  # an int beyond 64 bits
-                return torch.tensor(value)
-        return None
-
 
 class _Gradient:
     """Which gradient a parameter had, and in which version, without keeping it alive."""
@@ -266,14 +249,6 @@ class _Gradient:
         return _version(gradient) != self._version
 
 
-def _parameters_of(optimizer: Optimizer) -> list[torch.Tensor]:
-    """None of an optimizer that is only a shell around others."""
-    try:
-        return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    except Exception:  # whatever a property of the user's raises
-        return []
-
-
 def _why_no_gradient(parameter: torch.Tensor) -> str:
     if isinstance(parameter, UninitializedParameter):
         return "no gradient: uninitialised until its first forward"
@@ -286,17 +261,3 @@ def _why_no_gradient(parameter: torch.Tensor) -> str:
 
 def _version(tensor: torch.Tensor | None) -> int:
     return 0 if tensor is None or tensor.is_inference() else tensor._version
-
-
-def _number(value: Any) -> float | None:
-    with suppress(OverflowError):  # an int too large for a float is no knob to show
-        return _as_float(value)
-    return None
-
-
-def _as_float(value: Any) -> float | None:
-    if isinstance(value, (bool, int, float)):
-        return float(value)
-    if isinstance(value, torch.Tensor) and value.numel() == 1 and not value.is_meta:
-        return float(value.detach())
-    return None

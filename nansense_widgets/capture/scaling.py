@@ -55,6 +55,16 @@ class LossScaling:
             handle.remove()
         self._handles.clear()
 
+    def forget(self) -> None:
+        """The batch is over, and listening goes on."""
+        if self._handles or self._scaled_losses or self._found_inf or self._divided:
+            for handle in self._handles:
+                handle.remove()
+            self._handles.clear()
+            self._scaled_losses.clear()
+            self._found_inf.clear()
+            self._divided.clear()
+
     def is_unscaled(self, optimizer: Optimizer) -> bool:
         """Whether the gradients of this optimizer's parameters have been divided by the scale."""
         return id(optimizer) in self._divided

@@ -9,7 +9,18 @@ import torch
 
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["BatchSnapshot", "Cost", "LayerCall", "LeafValue"]
+__all__ = [
+    "BatchSnapshot",
+    "Cost",
+    "LayerCall",
+    "LeafValue",
+    "ParameterInfo",
+    "ParameterOptimizer",
+    "Setting",
+]
+
+Setting = float | tuple[float, ...]
+"""Of an optimizer's group; a bool stays one."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +61,46 @@ class LayerCall:
 
 
 @dataclass(frozen=True)
+class ParameterOptimizer:
+    """What one optimizer of the session holds for a parameter.
+
+    Attributes:
+        label: its class and, if there are several, which of them, from 1: `Adam`, `SGD 2`.
+        optimizer: its index among those that `start` was given.
+        group: index of the group that has the parameter.
+        settings: hyperparameters of the group that are numbers, bools or a few numbers (Adam's `betas`).
+        state: state key to tensor; scalar entries (Adam's `step`) are 0-dim.
+    """
+
+    label: str
+    optimizer: int
+    group: int
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    state: Mapping[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ParameterInfo:
+    """What else is known of a parameter.
+
+    Attributes:
+        names: all its names, if it is tied and has several; else empty.
+        trainable: its `requires_grad`.
+        optimizers: the session's optimizers that have it; empty if none does.
+    """
+
+    names: tuple[str, ...] = ()
+    trainable: bool = True
+    optimizers: tuple[ParameterOptimizer, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a snapshot cost.
 
     Attributes:
         layers: watched layers that gave values.
-        bytes: size of their activations and gradients; weights and optimizer state are not counted.
+        bytes: size of all tensors of the snapshot.
         seconds: spent on the training thread before and after the batch; the copies that hooks make during
             forward and backward are not in it.
     """
@@ -82,6 +127,14 @@ class BatchSnapshot:
         weight_gradients: by parameter name. Those that a torch optimizer used (after clipping, before a
             later `zero_grad`); where none stepped, as backward accumulated them. Without the scale of a
             `GradScaler`. A gradient left over from an earlier batch is not among them.
+        weight_updates: what the optimizer steps of this batch did: value after minus value before, added up
+            over the steps; float32 for narrower floats. Of parameters of watched layers only.
+        weight_update_reasons: by parameter name, why there is none or not all of it, e.g.
+            `no update: no optimizer stepped with it in this batch`.
+        buffers: values at the end of the batch by buffer name, e.g. BatchNorm's `running_mean`.
+        buffer_reasons: the same as `weight_reasons`, for buffers.
+        parameters: parameter name to what else is known: other names, optimizers, whether it is trained.
+        tied: each further name of a tied parameter or buffer to the one that it stands under here.
         weight_reasons: by parameter name, why its value is not here or not all of it, e.g.
             `uninitialised until its first forward`, `first 512 of 30000 rows`.
         weight_gradient_reasons: the same for gradients, e.g. `frozen: requires_grad is False`.
@@ -115,6 +168,12 @@ class BatchSnapshot:
     custom_activation_reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     custom_weight_tensors: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
     custom_weight_reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    weight_updates: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    weight_update_reasons: Mapping[str, str] = field(default_factory=dict)
+    buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    buffer_reasons: Mapping[str, str] = field(default_factory=dict)
+    parameters: Mapping[str, ParameterInfo] = field(default_factory=dict)
+    tied: Mapping[str, str] = field(default_factory=dict)
     weights_part: str = ""
     complete: bool = True
     watched: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ class EpochCache:
         self._every = every
         self._lock = threading.Lock()
         self._epochs: set[int] = set()
+        self._sizes: dict[int, int] = {}
         self._begun = False
         self._pending: dict[int, Any] = {}
         """Being written, or waiting for it."""
@@ -73,7 +74,10 @@ class EpochCache:
             remove_leftovers(self.folder)
             with self._lock:
                 self._begun = True
-                self._epochs = {_epoch_of(path) for path in self.folder.glob(f"epoch-*{SUFFIX}")} - {-1}
+                found = {_epoch_of(path): path for path in self.folder.glob(f"epoch-*{SUFFIX}")}
+                found.pop(-1, None)
+                self._epochs = set(found)
+                self._sizes = {epoch: _size_of_file(path) for epoch, path in found.items()}
 
     @property
     def epochs(self) -> list[int]:
@@ -84,11 +88,8 @@ class EpochCache:
     @property
     def nbytes(self) -> int:
         """What the files take on disk."""
-        total = 0
-        for epoch in self.epochs:
-            with contextlib.suppress(OSError):
-                total += self.path(epoch).stat().st_size
-        return total
+        with self._lock:
+            return sum(self._sizes.get(epoch, 0) for epoch in self._epochs)
 
     def path(self, epoch: int) -> Path:
         """The file of an epoch."""
@@ -143,6 +144,8 @@ class EpochCache:
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is written; False after `timeout` seconds."""
+        if self._thread is None:
+            return True
         done = threading.Event()
         self._submit(done.set)
         return done.wait(timeout)
@@ -176,8 +179,10 @@ class EpochCache:
         except Exception as error:  # noqa: BLE001  a full disk, and whatever else: training goes on
             self.error = f"{self.path(epoch)} was not written: {type(error).__name__}: {error}"
         else:
+            size = _size_of_file(self.path(epoch))
             with self._lock:
                 self._epochs.add(epoch)
+                self._sizes[epoch] = size
             self.error = ""
         with self._lock:
             if self._pending.get(epoch) is content:
@@ -205,6 +210,13 @@ def _size(content: Any) -> int:
     if isinstance(content, dict):
         return sum(map(_size, content.values()))
     return sum(map(_size, content)) if isinstance(content, (list, tuple)) else 0
+
+
+def _size_of_file(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _epoch_of(path: Path) -> int:

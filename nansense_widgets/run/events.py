@@ -25,11 +25,13 @@ class Event:
         kind: `pause`; `hyperparameter`: one was changed; `jump`: the run went back.
         position: the last batch before it; None before the first, and of a jump.
         text: what happened, in words.
+        epoch: of a jump, where the run went on, from 0; else None.
     """
 
     kind: EventKind
     position: BatchPosition | None
     text: str
+    epoch: int | None = None
 
 
 class EventLog:
@@ -40,10 +42,12 @@ class EventLog:
         self._events: list[Event] = []
         self._left_out = 0
 
-    def add(self, kind: EventKind, position: BatchPosition | None, text: str) -> None:
+    def add(
+        self, kind: EventKind, position: BatchPosition | None, text: str, epoch: int | None = None
+    ) -> None:
         """Note an event."""
         with self._lock:
-            self._events.append(Event(kind, position, text))
+            self._events.append(Event(kind, position, text, epoch))
             if len(self._events) > MOST_EVENTS:
                 oldest = next((at for at, event in enumerate(self._events) if event.kind == "pause"), 0)
                 del self._events[oldest]
@@ -62,7 +66,7 @@ class EventLog:
     def drop(self, rewound: Callable[[BatchPosition], bool]) -> None:
         """Forget the events after batches that were rewound."""
         with self._lock:
-            self._events = [e for e in self._events if e.position is None or not rewound(e.position)]
+            self._events = [one for one in self._events if one.position is None or not rewound(one.position)]
 
     def clear(self) -> None:
         """Another run begins."""

@@ -42,6 +42,9 @@ class BatchObserver(Protocol):
     def restart(self) -> None:
         """Another run begins: epochs are counted anew."""
 
+    def rest(self) -> None:
+        """The loop is over; another one may come."""
+
 
 class EpochSource(Protocol):
     """Gives the epochs of a run, perhaps some of them again."""
@@ -66,6 +69,9 @@ class Blind:
 
     def restart(self) -> None:
         """Nothing to forget."""
+
+    def rest(self) -> None:
+        """Nothing to take down."""
 
 
 class BatchLoop:

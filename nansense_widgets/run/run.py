@@ -173,8 +173,7 @@ class Run:
         """`epochs()` has given its last one: the end of a loop that no worker and no cell reports."""
         if self._worker is None or self._worker.thread is not threading.current_thread():
             self._finished = True
-            self.control.rest()
-            self.loop.jobs.leave()
+            self._rest()
 
     def _loop_ended(self, error: BaseException | None) -> None:
         """The worker has returned, or the cell that ran a loop is over."""
@@ -185,8 +184,12 @@ class Run:
             self.failure = LoopFailure(error, self.loop.batch_of(error))
             if self._worker is not None and self._worker.thread is threading.current_thread():
                 self._foreground.report(self.failure)
+        self._rest()
+
+    def _rest(self) -> None:
         self.control.rest()
         self.loop.jobs.leave()
+        self.loop.observer.rest()
 
     # ------------------------------------------------------------ commands
 

@@ -95,7 +95,7 @@ def snapshot_entries(snapshot: BatchSnapshot | None) -> Iterator[MemoryEntry]:
                 for tensor in (leaf.activation, leaf.gradient):
                     if tensor is not None:
                         yield MemoryEntry("snapshot", layer, size_of(tensor))
-    for tensors in (snapshot.weights, snapshot.weight_gradients):
+    for tensors in (snapshot.weights, snapshot.weight_gradients, snapshot.weight_updates, snapshot.buffers):
         for name, tensor in tensors.items():
             yield MemoryEntry("snapshot", name, size_of(tensor))
     for name, custom in (*snapshot.custom_activations.items(), *snapshot.custom_weight_tensors.items()):

@@ -246,7 +246,7 @@ class Standing:
         if left is not None:
             where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
             text = f"went back to the beginning of epoch {epoch + 1} ({where})"
-            self._run.loop.events.add("jump", None, text)
+            self._run.loop.events.add("jump", None, text, epoch)
         self._hub.redraw()
 
     def _check_open(self) -> None:

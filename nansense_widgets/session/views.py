@@ -12,6 +12,7 @@ from nansense_widgets.widgets.graph import Graph
 from nansense_widgets.widgets.histogram import Histogram
 from nansense_widgets.widgets.run import RunCurves
 from nansense_widgets.widgets.strips import Strips
+from nansense_widgets.widgets.weights import Weights
 
 __all__ = ["Views"]
 
@@ -87,6 +88,20 @@ class Views(Watching):
             ValueError: if it matches no layer, or several.
         """
         return self._hub.widget(f"curves {layer}", Curves, layers=[self._one_layer(layer)])
+
+    def weights(self, layer: str) -> Weights:
+        """Parameters and buffers of one layer (which becomes watched), with gradients and optimizer state.
+
+        Those of a scope are its own and all below it. They are those of the last captured batch, at its end.
+
+        Args:
+            layer: a name, or a glob or class that one layer matches.
+
+        Raises:
+            TypeError: if it is no string.
+            ValueError: if it matches no layer, or several.
+        """
+        return self._hub.widget(f"weights {layer}", Weights, layers=[self._one_layer(layer)])
 
     def run_curves(self) -> RunCurves:
         """Numbers of the run against the epoch: the loss, what was logged, learning rates; and settings.

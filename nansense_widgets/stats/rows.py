@@ -62,23 +62,30 @@ class RowCounts:
 
     def add(self, rows: Rows, tiny: Counts | None) -> None:
         """Add counts; `tiny`: how many of `rows.first` are no zeros, None if none."""
-        count = len(rows.first)
+        first, special, starts, spans = rows
+        count = len(first)
         if count > self._rows:
             self._rows = count
             self._first = _grown(self._first, (count, 2))
             self._tiny = _grown(self._tiny, (count, 2))
             self._special = _grown(self._special, (count, 2, 4))
-        self._first[:count] += rows.first
+        if count == self._rows:  # nearly always
+            self._first += first
+        else:
+            self._first[:count] += first
         if tiny is not None:
             self._tiny[:count] += tiny
-        if rows.special is not None:
-            self._special[:count] += rows.special
-        for sign in range(2):
-            if rows.spans[sign].size:
-                self._add_span(sign, rows.spans[sign], rows.starts[sign])
+        if special is not None:
+            self._special[:count] += special
+        for sign, span in enumerate(spans):
+            if span.size:
+                self._add_span(sign, span, starts[sign])
 
     def _add_span(self, sign: int, span: Counts, low: int) -> None:
         start, known = self._starts[sign], self._spans[sign]
+        if known.shape == span.shape and low == start:
+            known += span
+            return
         high = low + span.shape[1]
         if known.size:
             first, last = min(low, start), max(high, start + known.shape[1])

@@ -83,15 +83,13 @@ class RunLog:
         """A batch begins."""
         self._position, self._optimizers = position, optimizers
 
-    def loss(self, number: int, loss: torch.Tensor) -> None:
+    def loss(self, number: int, loss: Number) -> None:
         """A backward pass of the open batch begins from `loss`; passes of a batch are counted from 0."""
         if self._position is None:
             return
         name = "loss" if not number else f"loss {number + 1}"
         position = self._position
-        # A loop may change its loss in place, and a CUDA graph writes the next one to the same place.
-        value: Number = float(loss) if loss.device.type == "cpu" else loss.clone()
-        self._find("loss", name, position.phase).add(position.epoch, position.batch_idx, value)
+        self._find("loss", name, position.phase).add(position.epoch, position.batch_idx, loss)
         if not number:  # as the step that follows will use them
             self._sample_rates(position)
 

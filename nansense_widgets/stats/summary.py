@@ -104,12 +104,16 @@ def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[t
     The order of the other axes is of no account: they are turned to the order in which they lie in memory.
     """
     tensor = tensor.detach()
-    if tensor.numel() == 0:
+    size, ndim = tensor.numel(), tensor.ndim
+    if size == 0:
         return (), None
     axis = channel_axis
     if axis is not None:
-        axis = axis % tensor.ndim if -tensor.ndim <= axis < tensor.ndim else None
-    if not tensor.is_contiguous():
+        axis = axis % ndim if -ndim <= axis < ndim else None
+    if tensor.is_contiguous():
+        if size <= PART:
+            return (tensor,), axis
+    else:
         strides = tensor.stride()
         order = sorted(range(tensor.ndim), key=lambda i: -strides[i])
         turned = tensor.permute(order)
@@ -134,6 +138,8 @@ def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
 
 def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
+    if tensor.dtype is torch.float32 and not (tensor.is_neg() or tensor._is_zerotensor()):
+        return tensor.contiguous()  # nearly always
     tensor = tensor.detach()
     if tensor._is_zerotensor():
         tensor = tensor.clone()  # it has no memory until then
@@ -182,8 +188,9 @@ def _folded(
         outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
         inner = math.prod(values.shape[axis + 1 :])
     own = 0 if axis is None else min(channels, limit)
-    found = native.fold(values, outer, channels, inner, own, limit, shift)
-    n, total, squares, low, high, zeros, minus_zeros = found.moments
+    counts, rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
+        values, outer, channels, inner, own, limit, shift
+    )
     for closer in ("middle", "mean"):
         if n == 0 or total * total <= FAR * n * (squares - total * total / n):
             break
@@ -194,7 +201,7 @@ def _folded(
     moments = (0, 0.0, 0.0, math.inf, -math.inf)
     if n:
         moments = int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high
-    return found.total, found.rows if own else None, (int(zeros), int(minus_zeros)), moments
+    return counts, rows if own else None, (int(zeros), int(minus_zeros)), moments
 
 
 def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:

@@ -10,6 +10,7 @@ ACTIONS = frozenset(
     {
         "cancel",
         "request_snapshot",
+        "request_time_travel",
         "set_axes",
         "set_hyperparameter",
         "set_stats_scope",
@@ -28,7 +29,11 @@ ACTIONS = frozenset(
 )
 """What a browser may call; anything else a message asks for is refused."""
 
-_FIRST = {"set_stats_scope": ("scope",), "set_hyperparameter": ("name", "value")}
+_FIRST = {
+    "request_time_travel": ("epoch",),
+    "set_stats_scope": ("scope",),
+    "set_hyperparameter": ("name", "value"),
+}
 """Actions whose first arguments are written without their names."""
 
 _POSITIONAL = dict.fromkeys(("watch", "unwatch", "watch_attention", "unwatch_attention"), "layers")

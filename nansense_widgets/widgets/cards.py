@@ -16,6 +16,7 @@ from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
 from nansense_widgets.widgets.protocol_run import RunOptions
 from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
+from nansense_widgets.widgets.protocol_weights import WeightsOptions
 from nansense_widgets.widgets.state import position_payload
 
 __all__ = ["CardsPart"]
@@ -207,6 +208,7 @@ STILL_OPTIONS: dict[str, Any] = {
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
     "curves": CurvesOptions(statistics=None),  # as they are: the figures are those on the page
     "run": RunOptions(smooth=None),
+    "weights": WeightsOptions(first=0, count=4, box=(300, 150), ratio=1, scale="own", panels={}),
 }
 """What the picture for files without a kernel shows of a layer."""
 

@@ -1,7 +1,8 @@
 """Every message and every synced trait between the kernel and the browser, for both sides.
 
 `js/src/lib/protocol.ts` states the same shapes in TypeScript; change both together. What the statistics views
-of a card show is in `protocol_statistics.py` and `.ts` beside these.
+of a card show is in `protocol_statistics.py` and `.ts` beside these, what Extremes and Weights show in files
+of their own.
 
 Three channels are used:
 
@@ -26,7 +27,7 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
-ViewName = Literal["strips", "histogram", "extremes", "curves", "run"]
+ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run"]
 """What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
 
@@ -80,6 +81,14 @@ class UpdateFrequency(TypedDict):
     phase: str | None
 
 
+class Travel(TypedDict):
+    """Whether and where the run can go back: epochs from 0; `reason` says why not."""
+
+    available: bool
+    reason: str
+    epochs: list[int]
+
+
 class State(TypedDict):
     """The trait `state`: all that the controls show."""
 
@@ -102,6 +111,7 @@ class State(TypedDict):
     update_frequency: UpdateFrequency
     stats_scope: Literal["none", "watched", "all"]
     """Which layers' batches go into the statistics."""
+    travel: Travel
     last_action: str
     """The Python call of the last action, e.g. `session.step_batch()`."""
     cost: Cost | None
@@ -156,7 +166,8 @@ class Action(TypedDict):
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
     unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
-    set_update_frequency {unit, n, phase}, set_hyperparameter {name, value, optimizer, group}.
+    set_update_frequency {unit, n, phase}, request_time_travel {epoch},
+    set_hyperparameter {name, value, optimizer, group}.
     """
 
     type: Literal["action"]

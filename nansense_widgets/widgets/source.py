@@ -7,6 +7,7 @@ from typing import Protocol
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.history.restorer import TimeTravelStatus
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing
 from nansense_widgets.run.events import Event
@@ -67,6 +68,7 @@ class Source(Protocol):
     def failure(self) -> LoopFailure | None: ...
     @property
     def update_frequency(self) -> UpdateFrequency: ...
+    def time_travel_status(self) -> TimeTravelStatus: ...
     @property
     def run_log(self) -> RunLogSnapshot: ...
     @property

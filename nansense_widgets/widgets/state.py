@@ -19,6 +19,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
     progress = source.progress
     goes_on = status.word in ("paused", "running")
     frequency = source.update_frequency
+    travel = source.time_travel_status()
     return {
         "status": status.word,
         "detail": status.detail,
@@ -48,6 +49,11 @@ def session_state(source: Source, last_action: str) -> protocol.State:
         },
         "update_frequency": {"unit": frequency.unit, "n": frequency.n, "phase": frequency.phase},
         "stats_scope": source.stats_scope.value,
+        "travel": {
+            "available": travel.available,
+            "reason": travel.reason,
+            "epochs": list(travel.cached_epochs),
+        },
         "last_action": last_action,
         "cost": None
         if snapshot is None

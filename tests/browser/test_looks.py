@@ -28,7 +28,7 @@ OVERFLOWING = """
     const right = root.getBoundingClientRect().right + 0.5;
     const out = [];
     for (const element of root.querySelectorAll('*')) {
-        if (element.closest('.gwrap, .tiles, .zoombox, .cplot, pre, .vh, [hidden], svg')) continue;
+        if (element.closest('.gwrap, .tiles, .wspace, .zoombox, .cplot, pre, .vh, [hidden], svg')) continue;
         const box = element.getBoundingClientRect();
         if (box.width && box.right > right) out.push(`${element.tagName}.${element.className}`);
     }

@@ -101,6 +101,7 @@ def test_alone_in_a_cell_it_is_the_same(lab: Lab) -> None:
     tab = lab.open(path, viewport=(1200, 1100))
     tab.run_all()
     view = View(tab)
+    view.root.scroll_into_view_if_needed()
     loss = view.root.get_by_role("img", name="loss of the run against the epoch")
     expect(loss).to_be_visible(timeout=20_000)
     tab.execute(

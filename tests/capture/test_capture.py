@@ -329,7 +329,7 @@ def test_of_a_very_large_tensor_the_first_samples_are_kept(monkeypatch: pytest.M
 
 
 def test_above_the_limit_only_watched_layers_weights_are_copied(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nansense_widgets.capture.parameters.ALL_BYTES", 10)
+    monkeypatch.setattr("nansense_widgets.capture.model_tensors.ALL_BYTES", 10)
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
     _, snapshot = capture(model, lambda: model(torch.ones(1, 4)).sum().backward(), watch=["1"])
     assert set(snapshot.weights) == {"1.weight", "1.bias"}
@@ -452,7 +452,7 @@ def test_cost_counts_copies_made_inside_forward_and_backward(monkeypatch: pytest
 
 
 def test_weights_of_watched_scopes_ops_and_bare_modules(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nansense_widgets.capture.parameters.ALL_BYTES", 1)
+    monkeypatch.setattr("nansense_widgets.capture.model_tensors.ALL_BYTES", 1)
     program = kinds.gpt_with_tied_embeddings()
     _, snapshot = capture(program.model, lambda: program.train(program.batches[0]), watch=["blocks.0.mlp"])
     assert set(snapshot.weights) == {

@@ -129,11 +129,18 @@ def test_the_replay_is_the_first_run(tmp_path: Path, workers: int, generator: bo
         ("train", 0): 4, ("val", 0): 4, ("train", 1): 1,
     }  # fmt: skip
     assert len(session.run_log.series("loss")["train"]) == 5
+    # A change of a setting is undone by going back before it.
+    session.set_hyperparameter("lr", 0.5)
+    driver.do("step_batch")
+    assert program.optimizer.param_groups[0]["lr"] == 0.5
+    assert any(event.kind == "hyperparameter" for event in session.events)
     driver.do("request_time_travel", 0)
+    assert not any(event.kind == "hyperparameter" for event in session.events)
     assert driver.live == ("train", 0, 0)
     driver.do("step_epoch")
     driver.finish()
     assert [epoch for epoch, _ in program.done] == [0, 1, 2, 1, 0, 1, 2, 3]
+    del program.done[3]  # with a learning rate of its own
     first = dict(expected.done)
     for epoch, losses in program.done:
         assert losses == first[epoch][: len(losses)], epoch
@@ -142,7 +149,7 @@ def test_the_replay_is_the_first_run(tmp_path: Path, workers: int, generator: bo
     jumps = [event.text for event in session.events if event.kind == "jump"]
     assert jumps == [
         "went back to the beginning of epoch 2 (from epoch 3, train, batch 3)",
-        "went back to the beginning of epoch 1 (from epoch 2, train, batch 1)",
+        "went back to the beginning of epoch 1 (from epoch 2, train, batch 2)",
     ]
     assert session.notice == ""
     session.close()

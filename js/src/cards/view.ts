@@ -33,7 +33,7 @@ export interface Frame {
   alive(): boolean;
   /** Says what is wanted now, a little later. */
   wantSoon(): void;
-  /** Calls a method of the session; the answer is undefined where nobody is there. */
+  /** Carries out an action; undefined if there is nobody to ask. What goes wrong is shown. */
   act(name: ActionName, args: Record<string, unknown>): Promise<Echo | undefined>;
   /** Shows a sample of the batch in all cards; false where no view here shows samples. */
   showSample(sample: number): boolean;

@@ -10,4 +10,5 @@ export const VIEWS: ViewKind[] = [
   lazy("histogram", "Histogram"),
   lazy("extremes", "Extremes"),
   lazy("curves", "Curves"),
+  lazy("weights", "Weights"),
 ];

@@ -9,6 +9,7 @@ import { menu, popover, type Popover } from "../lib/popover";
 import type { ActionName, State } from "../lib/protocol";
 import type { Root } from "../lib/root";
 import type { Actions } from "./actions";
+import { backPanel } from "./back";
 import { allowed, pillOf } from "./labels";
 import { settingsPanel } from "./settings";
 import { untilPanel } from "./until";
@@ -39,6 +40,7 @@ export class Toolbar {
   private readonly shown = h("div", { class: "shown", hidden: true });
   private readonly pill = h("span", { class: "pill", role: "status" });
   private readonly until: { popover: Popover; update(state: State): void };
+  private readonly back: { popover: Popover; update(state: State): void };
   private readonly settings: { popover: Popover; update(state: State): void };
 
   constructor(
@@ -53,8 +55,9 @@ export class Toolbar {
       return item;
     });
     const untilItem = h("button", { type: "button", role: "menuitem", onclick: () => this.until.popover.open() }, "Run until\u2026", h("kbd", {}, keyOf("until")));
-    this.menuItems.push(untilItem);
-    const stepMenu = menu("Step options", [...this.menuItems.slice(0, 3), "rule", untilItem]);
+    const backItem = h("button", { type: "button", role: "menuitem", onclick: () => this.back.popover.open() }, "Go back\u2026");
+    this.menuItems.push(untilItem, backItem);
+    const stepMenu = menu("Step options", [...this.menuItems.slice(0, 3), "rule", untilItem, backItem]);
     this.split.append(this.step, this.more, stepMenu);
 
     this.step.addEventListener("click", () => actions.press("step_batch"));
@@ -78,12 +81,14 @@ export class Toolbar {
       h("div", { class: "grp" }, keys, this.gear, toggleCode),
     );
     const until = untilPanel((args) => void actions.send("step_until_position", args), () => this.until.popover.close());
+    const back = backPanel((args) => void actions.send("request_time_travel", args), () => this.back.popover.close());
     const settings = settingsPanel(
       root,
       (args) => void actions.send("set_update_frequency", args),
       (scope) => void actions.send("set_stats_scope", { scope }),
     );
-    this.element.append(until.panel, settings.panel);
+    this.element.append(until.panel, back.panel, settings.panel);
+    this.back = { popover: popover(this.more, back.panel, cleanup, false), update: back.update };
     this.until = { popover: popover(this.more, until.panel, cleanup, false), update: until.update };
     this.settings = { popover: popover(this.gear, settings.panel, cleanup), update: settings.update };
     const choices = popover(this.more, stepMenu, cleanup);
@@ -99,7 +104,7 @@ export class Toolbar {
     this.stop.disabled = !can.stop;
     this.refresh.disabled = !can.refresh;
     this.gear.disabled = !can.settings;
-    const stepping = [...STEPS.map(({ name }) => name), "step_until_position" as const].some((name) => this.actions.queued(name));
+    const stepping = [...STEPS.map(({ name }) => name), "step_until_position" as const, "request_time_travel" as const].some((name) => this.actions.queued(name));
     this.mark(this.step, stepping, "Step batch", "step_batch");
     this.mark(this.run, this.actions.queued("step_run"), "Run", "run");
     this.mark(this.stop, this.actions.queued("stop"), "Stop", "stop");
@@ -107,6 +112,7 @@ export class Toolbar {
     this.drawPosition(state);
     this.drawPill(state, link);
     this.until.update(state);
+    this.back.update(state);
     this.settings.update(state);
   }
 

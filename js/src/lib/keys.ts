@@ -39,6 +39,7 @@ const KEYS: KeyEntry[] = [
   { key: "2", command: "view_histogram", text: "histogram of the card" },
   { key: "3", command: "view_extremes", text: "extremes of the card" },
   { key: "4", command: "view_curves", text: "curves of the card" },
+  { key: "5", command: "view_weights", text: "weights of the card" },
   { key: "0", command: "fit", text: "fit the graph" },
   { key: "c", command: "copy", text: "copy the value under the pointer" },
   { key: "?", command: "keys", text: "show these keys" },

@@ -7,7 +7,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "run";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -56,6 +56,13 @@ export type Standing = "before" | "in" | "after";
 
 export type StatsScope = "none" | "watched" | "all";
 
+/** Whether and where the run can go back: epochs from 0; `reason` says why not. */
+export interface Travel {
+  available: boolean;
+  reason: string;
+  epochs: number[];
+}
+
 export interface State {
   status: Status;
   detail: string;
@@ -69,6 +76,7 @@ export interface State {
   error: LoopError | null;
   update_frequency: UpdateFrequency;
   stats_scope: StatsScope;
+  travel: Travel;
   last_action: string;
   cost: Cost | null;
   notice: string;
@@ -100,6 +108,7 @@ export interface Graph {
 // ------------------------------------------------------------ requests, browser to kernel
 
 export type ActionName =
+  | "request_time_travel"
   | "set_hyperparameter"
   | "step_batch"
   | "step_phase"
@@ -110,6 +119,7 @@ export type ActionName =
   | "cancel"
   | "request_snapshot"
   | "set_axes"
+  | "set_hyperparameter"
   | "set_stats_scope"
   | "watch"
   | "unwatch"

@@ -9,6 +9,7 @@ export const MOST_VALUES = 262_144;
 const MOST_TILES = 96;
 
 export interface TileKey {
+  /** Which tensor. */
   kind: string;
   /** What else the values depend on: call, output, sample and so on. */
   of: string;
@@ -17,10 +18,18 @@ export interface TileKey {
 }
 
 /** Rows and columns of the pieces in which a tile of this size is fetched. */
-export function pieceSize([rows, columns]: Pair): Pair {
-  const wide = Math.max(1, Math.min(columns, MOST_VALUES));
-  return [Math.max(1, Math.min(rows, Math.floor(MOST_VALUES / wide))), wide];
+export function pieceSize([rows, columns]: Pair, most = MOST_VALUES): Pair {
+  const wide = Math.max(1, Math.min(columns, most));
+  return [Math.max(1, Math.min(rows, Math.floor(most / wide))), wide];
 }
+
+/** How values are asked for: at most so many at once, and in which words. */
+export interface Asking {
+  most: number;
+  ask(key: TileKey, window: Window | null): unknown;
+}
+
+const STRIPS: Asking = { most: MOST_VALUES, ask: ({ kind, channel }, window): ExactAsk => ({ kind, channel, window }) };
 
 interface Piece {
   values: Floats | null;
@@ -36,8 +45,9 @@ class ExactTile {
     private readonly key: TileKey,
     private readonly snapshot: number,
     private readonly arrived: () => void,
+    private readonly asking: Asking,
   ) {
-    this.piece = pieceSize(key.full);
+    this.piece = pieceSize(key.full, asking.most);
   }
 
   /** The value, or undefined while it is not here; asking fetches the piece around it. */
@@ -79,9 +89,9 @@ class ExactTile {
     if (known) return known;
     const piece: Piece = { values: null, missing: "" };
     this.pieces.set(name, piece);
-    const { kind, channel, full } = this.key;
-    const window: Window | null = full[0] * full[1] <= MOST_VALUES ? null : [top, Math.min(full[0], top + this.piece[0]), left, Math.min(full[1], left + this.piece[1])];
-    this.host.fetch<Exact>({ kind, channel, window } satisfies ExactAsk).then(
+    const { full } = this.key;
+    const window: Window | null = full[0] * full[1] <= this.asking.most ? null : [top, Math.min(full[0], top + this.piece[0]), left, Math.min(full[1], left + this.piece[1])];
+    this.host.fetch<Exact>(this.asking.ask(this.key, window)).then(
       ({ reply, buffers }) => {
         // A later snapshot's values would not belong to the picture on screen.
         if (reply.missing || reply.snapshot !== this.snapshot) piece.missing = reply.missing || "of another snapshot";
@@ -101,6 +111,7 @@ export class ExactStore {
   constructor(
     private readonly host: ViewHost,
     private readonly arrived: () => void,
+    private readonly asking: Asking = STRIPS,
   ) {}
 
   /** Values of an earlier snapshot are of no use any more. */
@@ -114,7 +125,7 @@ export class ExactStore {
     const name = `${key.kind} ${key.channel} ${key.of}`;
     let tile = this.tiles.get(name);
     if (!tile) {
-      tile = new ExactTile(this.host, key, this.snapshot, this.arrived);
+      tile = new ExactTile(this.host, key, this.snapshot, this.arrived, this.asking);
       this.tiles.set(name, tile);
       const oldest = this.tiles.keys().next().value;
       if (this.tiles.size > MOST_TILES && oldest !== undefined) this.tiles.delete(oldest);

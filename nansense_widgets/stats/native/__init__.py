@@ -56,22 +56,29 @@ def fold(
         shift: where the mean is thought to be.
     """
     all_rows = min(channels, limit + 1)
-    counts, total, found = _taken_scratch(all_rows), np.empty(RAW, np.int64), np.empty(11)
-    table = _address(counts)
+    scratch = _taken_scratch(all_rows)
+    total = np.empty(RAW, np.int64)
     _library.nansense_fold(
-        values.data_ptr(), outer, channels, inner, limit, shift, table, _address(total), _address(found)
+        values.data_ptr(), outer, channels, inner, limit, shift, scratch.table, _address(total), scratch.ends
     )
-    *numbers, begin, end, begin2, end2 = found.tolist()
+    *numbers, begin, end, begin2, end2 = scratch.found.tolist()
     ends = int(begin), int(end), int(begin2), int(end2)
-    first = np.empty((rows, 2), np.int64)
+    below, above = ends[1] - ends[0], ends[3] - ends[2]
     special = np.empty((rows, 2, 4), np.int64) if numbers[0] != values.numel() else None
-    spans = np.empty((rows, ends[1] - ends[0]), np.int64), np.empty((rows, ends[3] - ends[2]), np.int64)
+    # One array for all the others: each costs more than what is done with it.
+    taken = np.empty(rows * (2 + below + above), np.int64)
+    at = _address(taken)
     _library.nansense_take(
-        table, rows, all_rows, *ends, _address(first), None if special is None else _address(special),
-        _address(spans[0]), _address(spans[1]),
+        scratch.table, rows, all_rows, *ends, at, None if special is None else _address(special),
+        at + 16 * rows, at + 8 * rows * (2 + below),
     )  # fmt: skip
-    _KEPT.counts = counts
-    return Folded(total, Rows(first, special, (ends[0], ends[2] - ZERO), spans), tuple(numbers))
+    _KEPT.scratch = scratch
+    first = taken[: 2 * rows].reshape(rows, 2)
+    negative = taken[2 * rows : rows * (2 + below)].reshape(rows, below)
+    positive = taken[rows * (2 + below) :].reshape(rows, above)
+    return Folded(
+        total, Rows(first, special, (ends[0], ends[2] - ZERO), (negative, positive)), tuple(numbers)
+    )
 
 
 def moments(values: torch.Tensor, shift: float) -> tuple[float, ...]:
@@ -111,11 +118,21 @@ def is_built() -> bool:
 _KEPT = threading.local()
 
 
-def _taken_scratch(rows: int) -> npt.NDArray[np.uint32]:
-    """Rows of zeros. They are put back when they are zeros again: an interrupt may come before that."""
-    kept: npt.NDArray[np.uint32] | None = getattr(_KEPT, "counts", None)
-    _KEPT.counts = None
-    return np.zeros((rows, STRIDE), np.uint32) if kept is None or len(kept) < rows else kept
+class _Scratch:
+    """Memory of one thread that is used again and again, and where it lies."""
+
+    def __init__(self, rows: int) -> None:
+        self.rows = rows
+        self.counts = np.zeros((rows, STRIDE), np.uint32)
+        self.found = np.empty(11)
+        self.table, self.ends = _address(self.counts), _address(self.found)
+
+
+def _taken_scratch(rows: int) -> _Scratch:
+    """With rows of zeros. It is put back when they are zeros again: an interrupt may come before that."""
+    kept: _Scratch | None = getattr(_KEPT, "scratch", None)
+    _KEPT.scratch = None
+    return _Scratch(rows) if kept is None or kept.rows < rows else kept
 
 
 def _address(array: npt.NDArray[Any]) -> int:

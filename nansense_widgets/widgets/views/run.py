@@ -81,7 +81,7 @@ class RunView:
         specs = run_figures(log, events, self._length, smooth=self._smooth)
         wait, figures = self._board.show(RUN, specs)
         drawn = {mark.color for spec in specs for mark in spec.marks}
-        kinds: tuple[EventKind, ...] = ("pause", "hyperparameter")
+        kinds: tuple[EventKind, ...] = ("pause", "hyperparameter", "jump")
         content: protocol_run.RunContent = {
             "groups": knob_groups(self._source.hyperparameters),
             "smooth": self._smooth,
@@ -207,17 +207,23 @@ def smoothed_values(values: Values) -> Values:
 
 def _marks(events: Sequence[Event], length: Callable[[str], int | None], span: float) -> list[Mark]:
     marks: list[Mark] = []
-    for kind in ("pause", "hyperparameter"):  # what was changed is drawn over where training paused
+    for kind, color in EVENT_COLORS.items():
         places: list[float] = []
         for event in events:
-            if event.kind != kind or event.position is None:
+            x = _place(event, length)
+            if event.kind != kind or x is None:
                 continue
-            at = event.position
-            count = max(length(at.phase) or 0, at.batch_idx + 1)
-            x = at.epoch + (at.batch_idx + 1) / count
             if places and abs(x - places[-1]) < APART * span:
                 places[-1] = x
             else:
                 places.append(x)
-        marks += [Mark(x, EVENT_COLORS[kind]) for x in places]
+        marks += [Mark(x, color) for x in places]
     return marks
+
+
+def _place(event: Event, length: Callable[[str], int | None]) -> float | None:
+    """Where an event lies on the axis of epochs; None before the first batch."""
+    at = event.position
+    if at is None:
+        return None if event.epoch is None else float(event.epoch)
+    return at.epoch + (at.batch_idx + 1) / max(length(at.phase) or 0, at.batch_idx + 1)
