@@ -139,7 +139,7 @@ def gpt() -> Program:
     return Program("4-layer GPT", model, optimizer, step, five)
 
 
-def deep(width: int = 512, depth: int = 100, batch: int = 32) -> Program:
+def deep(width: int = 768, depth: int = 100, batch: int = 16) -> Program:
     """302 layers: 100 residual steps, each with its linear layer and its sum; the input and the head."""
     torch.manual_seed(0)
     model = nn.Sequential(*(Step(width) for _ in range(depth)), nn.Linear(width, 10))

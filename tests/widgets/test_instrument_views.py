@@ -13,6 +13,7 @@ import nansense_widgets
 from nansense_widgets import Session
 from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.metric_figures import metric_problems, metric_specs
+from nansense_widgets.widgets.views.weight_tensors import held_tensors
 
 OPTIONS: dict[str, Any] = {
     "strips": {
@@ -139,4 +140,21 @@ def test_a_gap_is_drawn_where_a_definition_was_replaced() -> None:
     line = next(line for line in spec.lines if line.phase == "train")
     assert np.isnan(line.values).sum() == 1
     assert (np.diff(line.xs) >= 0).all()
+    session.close()
+
+
+def test_a_weight_tensor_stands_beside_its_weight_or_says_why_not() -> None:
+    conv = nn.Conv2d(3, 2, 3)
+    model = nn.Sequential(conv)
+    session = session_of(model)
+    session.watch_weight_tensor("double")(lambda ctx: 2 * ctx.weight if ctx.weight.ndim > 1 else None)
+    run(session, model)
+    assert session.snapshot is not None
+    held = {one.name: one for one in held_tensors(session.snapshot, session.architecture, "0")}
+    [double] = [strip for strip in held["0.weight"].strips if strip.title == "double"]
+    assert double.tensor is not None
+    torch.testing.assert_close(double.tensor, 2 * conv.weight.detach())
+    [none] = [strip for strip in held["0.bias"].strips if strip.title == "double"]
+    assert none.tensor is None
+    assert "the instrument returned None" in none.missing
     session.close()
