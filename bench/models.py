@@ -83,6 +83,16 @@ class GPT(nn.Module):
         return self.head(self.norm(x))
 
 
+class Step(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.fc = nn.Linear(width, width)
+        nn.init.normal_(self.fc.weight, std=0.01)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.fc(x)
+
+
 @dataclass
 class Program:
     """A model in training; `step` is one batch."""
@@ -127,3 +137,21 @@ def gpt() -> Program:
 
     five = ("wte", "layers.0.attn.qkv", "layers.1.mlp.1", "layers.3.norm1", "head")
     return Program("4-layer GPT", model, optimizer, step, five)
+
+
+def deep(width: int = 768, depth: int = 100, batch: int = 16) -> Program:
+    """302 layers: 100 residual steps, each with its linear layer and its sum; the input and the head."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(Step(width) for _ in range(depth)), nn.Linear(width, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+    batches = itertools.cycle(
+        [(torch.randn(batch, width), torch.randint(0, 10, (batch,))) for _ in range(BATCHES)]
+    )
+
+    def step() -> None:
+        x, y = next(batches)
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return Program("302 layers", model, optimizer, step, ("0.fc", "25.fc", "50.fc", "75.fc", "100"))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import nansense_widgets
-from bench.models import Program, gpt, resnet20
+from bench.models import Program, deep, gpt, resnet20
 from bench.table import Row
 from nansense_widgets import Session
 
@@ -26,6 +26,38 @@ def measure() -> Iterator[Row]:
         yield ratio(f"step, the same and extreme patches ({name})", build, five_with_patches, goal=1.25)
         yield ratio(f"step, statistics of all layers ({name})", build, all_layers, goal=1.6)
         yield ratio(f"step, 5 layers shown, published every batch ({name})", build, published, goal=1.15)
+    # The step that it is compared with collects the statistics of all layers too.
+    yield ratio("step, one metric of 302 layers: sparsity", deep, sparsity, goal=1.05, base=without_metric)
+    yield ratio("step, one metric of 302 layers: a constant", deep, constant, goal=1.05, base=without_metric)
+
+
+def sparsity(program: Program) -> Session:
+    session = all_layers(program)
+
+    @session.watch_metric("sparsity")
+    def sparsity(ctx: nansense_widgets.LayerContext) -> float:
+        return float((ctx.activation > 0).float().mean())
+
+    return session
+
+
+def constant(program: Program) -> Session:
+    """What evaluating costs, whatever is evaluated."""
+    session = all_layers(program)
+    session.watch_metric("constant")(lambda _: 1.0)
+    return session
+
+
+def without_metric(session: Session, program: Program) -> Callable[[], None]:
+    instruments = session._stats.instruments  # noqa: SLF001  of the two steps only one evaluates it
+
+    def step() -> None:
+        with_metric, instruments.begin = instruments.begin, lambda *_: None  # type: ignore[method-assign]
+        with session.batch(phase="train", epoch=0):
+            program.step()
+        instruments.begin = with_metric  # type: ignore[method-assign]
+
+    return step
 
 
 def disabled(program: Program) -> Session:
@@ -98,8 +130,11 @@ def ratio(
     begin: Callable[[Program], Session],
     goal: float,
     seconds: float = 20.0,
+    base: Callable[[Session, Program], Callable[[], None]] = lambda _, program: program.step,
 ) -> Row:
     """Steps inside the session's batches against steps between them, in turns; the lower quartiles of each.
+
+    `base` gives another step to compare with.
 
     Both are steps of one model: two of them lie differently in memory, which alone makes some hundredths.
     Between batches nothing is installed. Counted is the processor time of the training thread, on one torch
@@ -118,14 +153,15 @@ def ratio(
         step()
         return time.perf_counter() - clock, time.thread_time() - own
 
+    plain_step = base(session, program)
     for _ in range(5):
-        program.step(), watched_step()
+        plain_step(), watched_step()
     without: list[tuple[float, float]] = []
     within: list[tuple[float, float]] = []
     end = time.monotonic() + seconds
     while time.monotonic() < end or len(within) < 20:
         # Who goes first changes, so that neither profits from what the other left in the caches.
-        turns = [(program.step, without), (watched_step, within)]
+        turns = [(plain_step, without), (watched_step, within)]
         for step, times in turns if len(within) % 2 else reversed(turns):
             times.append(timed(step))
     session.close()

@@ -34,6 +34,8 @@ from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
+from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
+from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
@@ -58,6 +60,7 @@ __all__ = [
     "Gallery",
     "Hyperparameter",
     "LayerCall",
+    "LayerContext",
     "LayerStatsSnapshot",
     "LeafValue",
     "LoopClosed",
@@ -65,6 +68,7 @@ __all__ = [
     "MemoryEntry",
     "MemoryReport",
     "MetricSeries",
+    "MetricsSnapshot",
     "Mode",
     "NansenseError",
     "ParameterInfo",
@@ -90,6 +94,7 @@ __all__ = [
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",
+    "WeightContext",
     "histogram_edges",
     "start",
 ]

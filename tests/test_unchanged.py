@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import nansense_widgets
-from nansense_widgets import BatchSnapshot, Session
+from nansense_widgets import BatchSnapshot, LayerContext, Session, WeightContext
 from tests.kinds import KINDS, Bare, Program
 
 
@@ -156,11 +156,46 @@ def one_command_after_the_other(session: Session) -> None:
             session.step_batch()
 
 
+def evaluate_instruments(session: Session) -> None:
+    """Instruments read all there is and draw random numbers; some batches show tensors of their own."""
+
+    def drawn(*tensors: torch.Tensor | None) -> float:
+        random.random(), np.random.rand()
+        copies = [tensor.detach().clone() for tensor in tensors if tensor is not None]
+        return float(torch.rand(())) + sum(copy.numel() for copy in copies)
+
+    @session.watch_metric("reader")
+    @session.watch_metric("folded", on="epoch", reduce=lambda values: values[0] + random.random())
+    def reader(ctx: LayerContext) -> float:
+        states = [value for state in ctx.optimizer_state.values() for value in state.values()]
+        return drawn(
+            *(ctx.activation, ctx.gradient, *ctx.weights.values(), *ctx.weight_gradients.values()),
+            *(value for value in states if isinstance(value, torch.Tensor)),
+        )
+
+    @session.watch_layer_tensor("layer")
+    def layer(ctx: LayerContext) -> torch.Tensor | None:
+        drawn(ctx.activation, ctx.gradient)
+        return ctx.activation if ctx.activation.layout is torch.strided else None
+
+    @session.watch_weight_tensor("weight")
+    def weight(ctx: WeightContext) -> torch.Tensor:
+        drawn(ctx.gradient)
+        return ctx.weight
+
+    publish_every_batch(session)
+    assert session.wait(60)
+    assert session.instrument_errors == {}
+    notes = session.watch_metrics_snapshot().notes
+    assert "" not in notes, notes
+
+
 DRIVES = [
     step_every_batch,
     publish_every_batch,
     detach_after_the_first_batch,
     one_command_after_the_other,
+    evaluate_instruments,
 ]
 
 

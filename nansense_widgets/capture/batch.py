@@ -16,6 +16,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.compiled import EagerRun, may_be_compiled
+from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.forward import ForwardWatch
 from nansense_widgets.capture.model_tensors import ModelTensors
 from nansense_widgets.capture.parameters import ParameterWatch
@@ -52,6 +53,9 @@ class Fold(Protocol):
 
     def finish(self, architecture: Architecture) -> None:
         """The batch is over; this is what is known of the layers now."""
+
+    def tensors(self, budget: Budget) -> CustomTensors:
+        """The user's own tensors of a captured batch, for its snapshot; after `finish`."""
 
 
 class _Takers:
@@ -106,6 +110,7 @@ class FoldedBatch:
         self._fold.install()
 
     def finish(self, architecture: Architecture) -> None:
+        self._forward.remove()  # an instrument may call a module
         self._fold.finish(architecture)
 
     def remove(self) -> None:
@@ -137,7 +142,7 @@ class BatchCapture:
         self._builder = builder
         tensors = ModelTensors.chosen(model, watched, builder.architecture)
         self._weights_part = tensors.part
-        budget = Budget()
+        budget = self._budget = Budget()
         self._parameters = ParameterWatch(tensors, optimizers, budget)
         self._collector = Collector(self._parameters.scaling, BackwardPasses(threading.get_ident()), budget)
         takers = _Takers(self._collector, watched, fold)
@@ -183,6 +188,7 @@ class BatchCapture:
         layers, notes = self._collector.finish()
         parameters = self._parameters.finish()
         in_hooks = self._collector.seconds + self._parameters.seconds_in_hooks
+        custom = CustomTensors() if self._fold is None else self._fold.tensors(self._budget)
         layers = {name: calls for name, calls in layers.items() if name in self._watched}
         for name in self._watched:
             if name not in layers and name not in notes:
@@ -195,6 +201,10 @@ class BatchCapture:
             weight_gradients=parameters.gradients,
             weight_reasons=parameters.reasons,
             weight_gradient_reasons=parameters.gradient_reasons,
+            custom_activations=custom.activations,
+            custom_activation_reasons=custom.activation_reasons,
+            custom_weight_tensors=custom.weights,
+            custom_weight_reasons=custom.weight_reasons,
             weight_updates=parameters.updates,
             weight_update_reasons=parameters.update_reasons,
             buffers=parameters.buffers,
@@ -217,6 +227,8 @@ class BatchCapture:
                     parameters.updates.values(),
                     parameters.buffers.values(),
                     *map(dict.values, parameters.optimizers.state.values()),
+                    *map(dict.values, custom.activations.values()),
+                    *map(dict.values, custom.weights.values()),
                 ),
                 seconds=in_hooks + self.seconds + time.perf_counter() - began,
             ),

@@ -39,6 +39,8 @@ class Statistics(Protocol):
         *,
         partly: bool,
         item: LoaderItem | None,
+        optimizers: Sequence[Optimizer],
+        module: Callable[[str], nn.Module | None],
     ) -> Fold | None:
         """What this batch's values go into; None: nothing is wanted. `partly`: only captured batches come."""
 
@@ -192,7 +194,14 @@ class CaptureEngine:
             return None
         try:
             return self._stats.begin(
-                position, self.watched, self.architecture, self._parameter, partly=partly, item=item
+                position,
+                self.watched,
+                self.architecture,
+                self._parameter,
+                partly=partly,
+                item=item,
+                optimizers=self._optimizers,
+                module=self._builder.index.modules.get,
             )
         except Exception as error:  # the batch can be shown all the same
             self._stats_error = f"no statistics of this batch: {type(error).__name__}: {error}"

@@ -141,8 +141,11 @@ class BatchSnapshot:
         optimizer_state: parameter name to state key to tensor; scalar entries (Adam's `step`) are 0-dim.
         optimizer_hyperparams: parameter name to the numeric settings of its group (`lr`, `momentum`, …);
             True and False are 1.0 and 0.0.
-        custom_activations: empty for now.
-        custom_weight_tensors: empty for now.
+        custom_activations: layer to instrument to what a layer-tensor instrument gave, in the shape of
+            the layer's output in `activations`.
+        custom_activation_reasons: layer to instrument to why there is none, or not all of it.
+        custom_weight_tensors: parameter to instrument to what a weight-tensor instrument gave, of its shape.
+        custom_weight_reasons: parameter to instrument to why there is none, or not all of it.
         weights_part: empty if all parameters are here. In a model of more than 32 MiB of parameters only
             those that belong to watched layers directly are copied, and this says so.
         complete: False if the loop broke off or raised inside the batch.
@@ -162,7 +165,9 @@ class BatchSnapshot:
     optimizer_state: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
     optimizer_hyperparams: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     custom_activations: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
+    custom_activation_reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     custom_weight_tensors: Mapping[str, Mapping[str, torch.Tensor]] = field(default_factory=dict)
+    custom_weight_reasons: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     weight_updates: Mapping[str, torch.Tensor] = field(default_factory=dict)
     weight_update_reasons: Mapping[str, str] = field(default_factory=dict)
     buffers: Mapping[str, torch.Tensor] = field(default_factory=dict)

@@ -18,7 +18,8 @@ class MemoryEntry:
 
     Attributes:
         kind: `snapshot`: tensors of the last captured batch; `statistics`: counts and moments of a layer;
-            `parameters`: of its parameters; `patches`: extreme input patches; `run log`: a series of the run.
+            `parameters`: of its parameters; `metrics`: series of the user's own metrics; `patches`: extreme
+            input patches; `run log`: a series of the run.
         name: of the layer or parameter.
         bytes: its size; of small Python objects an estimate.
     """
@@ -96,6 +97,9 @@ def snapshot_entries(snapshot: BatchSnapshot | None) -> Iterator[MemoryEntry]:
                         yield MemoryEntry("snapshot", layer, size_of(tensor))
     for tensors in (snapshot.weights, snapshot.weight_gradients, snapshot.weight_updates, snapshot.buffers):
         for name, tensor in tensors.items():
+            yield MemoryEntry("snapshot", name, size_of(tensor))
+    for name, custom in (*snapshot.custom_activations.items(), *snapshot.custom_weight_tensors.items()):
+        for tensor in custom.values():
             yield MemoryEntry("snapshot", name, size_of(tensor))
     for name, state in snapshot.optimizer_state.items():
         for tensor in state.values():

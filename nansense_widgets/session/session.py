@@ -12,6 +12,7 @@ from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.loop import Blind
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.session.instruments import Instrumenting
 from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
@@ -24,7 +25,7 @@ from nansense_widgets.widgets.hub import Hub
 __all__ = ["Session"]
 
 
-class Session(Training, Travel, Steering, Logging, Views):
+class Session(Training, Travel, Steering, Logging, Instrumenting, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,

@@ -31,7 +31,17 @@ from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, WatchSnapshot
 from nansense_widgets.widgets.hub import Hub
 
-__all__ = ["Standing"]
+__all__ = ["Standing", "several_layers"]
+
+
+def several_layers(layers: object) -> frozenset[str] | None:
+    """Names of layers, None for all; raises `TypeError`."""
+    if layers is None:
+        return None
+    names = frozenset(layers) if isinstance(layers, Iterable) and not isinstance(layers, str) else {None}
+    if any(not isinstance(name, str) for name in names):
+        raise TypeError(f"layers={layers!r} must be several names of layers, such as ['conv1', 'fc']")
+    return frozenset(map(str, names))
 
 
 class Standing:
@@ -81,13 +91,7 @@ class Standing:
         Raises:
             TypeError: if `layers` is a string, or one of them is none.
         """
-        if layers is None:
-            return self._stats.snapshot()
-        given: object = layers
-        names = frozenset(given) if isinstance(given, Iterable) and not isinstance(given, str) else {None}
-        if any(not isinstance(name, str) for name in names):
-            raise TypeError(f"layers={layers!r} must be several names of layers, such as ['conv1', 'fc']")
-        return self._stats.snapshot(frozenset(map(str, names)))
+        return self._stats.snapshot(several_layers(layers))
 
     @property
     def watch_performance(self) -> WatchPerformance:

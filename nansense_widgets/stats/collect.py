@@ -7,6 +7,8 @@ from contextlib import suppress
 from types import MappingProxyType
 
 import torch
+from torch import nn
+from torch.optim import Optimizer
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.run.item import LoaderItem
@@ -14,6 +16,8 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket
 from nansense_widgets.stats.epochs import Epochs
 from nansense_widgets.stats.fold import BatchFold
+from nansense_widgets.stats.instruments.instruments import Instruments
+from nansense_widgets.stats.instruments.live import ModelParts
 from nansense_widgets.stats.patches import PatchCollector
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
@@ -30,6 +34,7 @@ class StatsCollector:
         self.scope = StatsScope.WATCHED
         self.performance = WatchPerformance()
         self.patches = PatchCollector()
+        self.instruments = Instruments()
         self._layers: Epochs[Bucket, LayerStatsSnapshot] = Epochs()
         self._parameters: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs()
         self._owned: dict[str, tuple[str, ...]] = {}
@@ -45,6 +50,8 @@ class StatsCollector:
         *,
         partly: bool,
         item: LoaderItem | None = None,
+        optimizers: Sequence[Optimizer] = (),
+        module: Callable[[str], nn.Module | None] = lambda _: None,
     ) -> BatchFold | None:
         """What one batch folds into; None if nothing is collected.
 
@@ -55,6 +62,8 @@ class StatsCollector:
             parameter: gives the model's parameter of a name.
             partly: whether only captured batches come.
             item: what the loader gave, if it is known.
+            optimizers: of the session, for instruments.
+            module: gives the module of a layer, for instruments.
         """
         if self.scope is StatsScope.NONE:
             return None
@@ -65,13 +74,22 @@ class StatsCollector:
         if architecture is not self._scopes_of:  # not for every batch: a model may have thousands of layers
             self._scopes_of = architecture
             self._scopes = frozenset(name for name, node in architecture.nodes.items() if node.is_scope)
-        steps = StepWatch(self._parameters_of(wanted, architecture, parameter), self._parameters, position)
+        parameters = self._parameters_of(wanted, architecture, parameter)
+        steps = StepWatch(parameters, self._parameters, position)
+
+        def parts() -> ModelParts:
+            owned = {layer: self._owned[layer] for layer in wanted if layer in self._owned}
+            return ModelParts(owned, parameters, optimizers, module)
+
+        instruments = self.instruments.begin(parts, position)
         patches = self.patches.begin(position, layers, architecture, self.performance, item)
         for layer in layers if patches is None else layers - patches.layers:
             bucket = self._layers.find(layer, position.phase, position.epoch)
             if bucket is not None and bucket.patches is not None:
                 bucket.patches.note = "batches are missing: set_patch_layers left this layer out"
-        return BatchFold(self.bucket, position, layers, self._scopes, architecture, steps, patches, partly)
+        return BatchFold(
+            self.bucket, position, layers, self._scopes, architecture, steps, patches, instruments, partly
+        )
 
     def _parameters_of(
         self, layers: Sequence[str], architecture: Architecture, parameter: Callable[[str], torch.Tensor]
@@ -92,10 +110,13 @@ class StatsCollector:
         self._layers.clear()
         self._parameters.clear()
         self.patches.kept.forget()
+        self.instruments.restart()
 
     def release(self) -> None:
         """Nothing will be collected or looked at any more."""
-        self.restart()
+        self._layers.clear()
+        self._parameters.clear()
+        self.instruments.release()
         self._owned.clear()
         self.patches = PatchCollector()
 
@@ -108,6 +129,8 @@ class StatsCollector:
         for kind, epochs in (("statistics", self._layers), ("parameters", self._parameters)):
             for name, size in epochs.sizes():
                 yield kind, name, size
+        for layer, size in self.instruments.sizes():
+            yield "metrics", layer, size
         counted: set[int] = set()
         for layer, bucket in self._layers.buckets():
             yield "patches", layer, bucket.patch_bytes(counted)
@@ -117,6 +140,7 @@ class StatsCollector:
         self._layers.drop_from(epoch)
         self._parameters.drop_from(epoch)
         self.patches.kept.forget()
+        self.instruments.rewind(epoch)
 
     def snapshot(self, layers: Collection[str] | None = None) -> WatchSnapshot:
         """All statistics as they are now, or those of some layers."""

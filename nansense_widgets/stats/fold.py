@@ -8,16 +8,20 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
+from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
+from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
 from nansense_widgets.capture.values import TENSOR_BYTES, Budget, memoryless, unobserved, unreadable, unscale
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
+from nansense_widgets.stats.instruments.batch import InstrumentBatch
+from nansense_widgets.stats.instruments.live import LiveLayer
 from nansense_widgets.stats.patches import MODEL, Given, PatchFold
 from nansense_widgets.stats.steps import StepWatch
 
@@ -42,6 +46,8 @@ class _Value(Shared):
         self.listens = False
         self.outputs: list[_Output] = []
         """Layers that wait for its gradient."""
+        self.live: list[LiveLayer] = []
+        """Those of them whose instruments wait for it."""
 
 
 class BatchFold:
@@ -56,12 +62,14 @@ class BatchFold:
         architecture: Architecture,
         steps: StepWatch,
         patches: PatchFold | None,
+        instruments: InstrumentBatch | None,
         partly: bool,
     ) -> None:
         self.layers = layers | {MODEL} | (frozenset() if patches is None else patches.listens_to)
         self._folded = layers
         self._patches = patches
         self._steps = steps
+        self._instruments = instruments
         self._scopes = scopes
         self._partly = partly
         self._bucket_of = bucket
@@ -74,7 +82,7 @@ class BatchFold:
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
-        self._scaling = LossScaling(lambda _: None)
+        self._scaling = LossScaling(self._after_scaler)
         self._passes = BackwardPasses(threading.get_ident())
         self._unheard = ""
 
@@ -82,6 +90,10 @@ class BatchFold:
         """Begin to listen."""
         self._scaling.install()
         self._steps.install()
+        if self._instruments is not None and self._instruments.install(captured=self.is_captured):
+            self._steps.on_use = self._instruments.uses
+        else:
+            self._instruments = None
         if self._patches is not None:
             self._patches.waits = self.is_captured and not self._architecture.traced
 
@@ -89,6 +101,8 @@ class BatchFold:
         """Stop listening."""
         self._scaling.remove()
         self._steps.remove()
+        if self._instruments is not None:
+            self._instruments.let_go()
         if self._patches is not None:
             self._patches.remove()
         for handle in self._handles:
@@ -141,6 +155,10 @@ class BatchFold:
                 if listens and not shared.listens:
                     self._listen(shared, tensor)
                 shared.outputs.append(output)
+                if self._instruments is not None:
+                    live = self._instruments.take(layer, tensor, listens=listens, again=again)
+                    if live is not None:
+                        shared.live.append(live)
                 if not again:
                     self._fold(output, shared, tensor, gradient=False)
                     self._take_patches(output, tensor)
@@ -154,7 +172,9 @@ class BatchFold:
         if grad_fn_of(tensor) is None:  # that of a leaf lives only while somebody holds it
             self._nodes.append(node)
 
-    def add_gradient(self, outputs: Sequence[_Output], gradient: torch.Tensor) -> None:
+    def add_gradient(
+        self, outputs: Sequence[_Output], live: Sequence[LiveLayer], gradient: torch.Tensor
+    ) -> None:
         """Fold a gradient that flows through a value; those of `torch.autograd.grad` are passed over."""
         with unobserved():
             try:
@@ -173,6 +193,8 @@ class BatchFold:
                     shared = self._last_gradient = Shared(plain)
                 for output in outputs:
                     self._fold(output, shared, plain, gradient=True)
+                for layer in live:
+                    layer.add_gradient(plain)
             except Exception as error:  # never an error in the user's backward
                 for output in outputs:
                     self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
@@ -195,6 +217,16 @@ class BatchFold:
                 self._fold_late(output, tensor, gradient)
             self._waiting.clear()
             self._add_waiting_patches(architecture)
+        if self._instruments is not None:
+            self._instruments.finish()
+
+    def tensors(self, budget: Budget) -> CustomTensors:
+        """What the tensor instruments give; after `finish`, before `remove`."""
+        return CustomTensors() if self._instruments is None else self._instruments.tensors(budget)
+
+    def _after_scaler(self, optimizer: Optimizer) -> None:
+        if self._instruments is not None:
+            self._instruments.left_out(self._steps.of(optimizer), optimizer)
 
     def _take_patches(self, output: _Output, tensor: torch.Tensor) -> None:
         patches = self._patches
@@ -255,7 +287,7 @@ class _FoldGradient:
     def __call__(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
         fold, gradient = self._fold(), gradients[self._index]
         if fold is not None and gradient is not None and not is_traced():
-            fold.add_gradient(self._shared.outputs, gradient)
+            fold.add_gradient(self._shared.outputs, self._shared.live, gradient)
 
 
 def _sparse(tensor: torch.Tensor) -> str:

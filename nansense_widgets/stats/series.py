@@ -13,7 +13,7 @@ import torch
 
 from nansense_widgets.stats.norms import Number
 
-__all__ = ["MOST_POINTS", "MetricSeries", "PointSeries"]
+__all__ = ["MOST_POINTS", "NO_BATCH", "MetricSeries", "PointSeries", "fetched"]
 
 MOST_POINTS = 2**17
 """Points of one series that are kept; of more, every other one of its older half goes."""
@@ -145,9 +145,7 @@ class PointSeries:
     def _fetch(self) -> None:
         waiting, self._waiting = self._waiting, []
         if waiting:
-            values: Sequence[float] = torch.stack(
-                [v.detach().double().reshape(()) for *_, v in waiting]
-            ).tolist()
+            values = fetched([value for *_, value in waiting])
             for (epoch, batch, _), value in zip(waiting, values, strict=True):
                 self._add(epoch, batch, value)
 
@@ -162,6 +160,15 @@ class PointSeries:
         self._breaks = sorted({int(before[at]) for at in self._breaks} - {0})
         self._epochs, self._batches = (array("q", column) for column in self._places()[keep].T.tolist())
         self._values = array("d", np.array(self._values)[keep].tolist())
+
+
+def fetched(values: Sequence[Number]) -> list[float]:
+    """Numbers; those of tensors on an accelerator are fetched at once."""
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if not tensors:
+        return [float(value) for value in values]
+    found = iter(torch.stack([tensor.detach().double().reshape(()) for tensor in tensors]).tolist())
+    return [next(found) if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def _spans(places: npt.NDArray[np.int64], expected: int | None) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -171,6 +171,8 @@ class StepWatch:
         self._before: dict[str, torch.Tensor | None] = {}
         self._room = ROOM
         self._gradients: dict[str, Number] = {}
+        self.on_use: Callable[[Named, Optimizer], None] | None = None
+        """Told of the parameters whose gradients an optimizer uses, while they are as it uses them."""
 
     def install(self) -> None:
         """Begin to listen; sample weights that this epoch has not seen yet."""
@@ -217,7 +219,7 @@ class StepWatch:
         with unobserved():
             found = [
                 (name, parameter)
-                for name, parameter in self._of(optimizer)
+                for name, parameter in self.of(optimizer)
                 if closure is not None or parameter.grad is not None
             ]
             for name, parameter in found:
@@ -230,14 +232,14 @@ class StepWatch:
         if threading.get_ident() != self._thread:
             return
         with unobserved():
-            found = [(name, parameter) for name, parameter in self._of(optimizer) if name in self._before]
+            found = [(name, parameter) for name, parameter in self.of(optimizer) if name in self._before]
             self._read_gradients([entry for entry in found if entry[0] not in self._gradients], optimizer)
             updates = self._updates(found)
             for name, _ in found:
                 gradient, update = self._gradients.pop(name, None), updates.get(name)
                 self._bucket(name).stepped(self._position, gradient, update)
 
-    def _of(self, optimizer: Optimizer) -> Named:
+    def of(self, optimizer: Optimizer) -> Named:
         """Its parameters that are looked at; none of an optimizer that is only a shell around others."""
         found = []
         try:
@@ -251,6 +253,8 @@ class StepWatch:
         return found
 
     def _read_gradients(self, found: Named, optimizer: Optimizer) -> None:
+        if self.on_use is not None:
+            self.on_use(found, optimizer)
         gradients = {name: p.grad.detach() for name, p in found if p.grad is not None}
         # A fused optimizer is given the scale of a GradScaler and divides by it in its own step.
         scale = getattr(optimizer, "grad_scale", None)

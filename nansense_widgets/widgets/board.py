@@ -41,6 +41,7 @@ class FigureBoard:
                 "unit": spec.unit,
                 "text": spec.newest_text,
                 "lines": spec.legend,
+                "problem": "",
                 "model": pictures[spec.key].model,
             }
             for spec in specs

@@ -30,6 +30,10 @@ class Curves(CardsPart, front_end="curves"):
         and, as float64 with NaN where there is none: `mean`, `std`, `median`, `5%`, `25%`, `75%`, `95%`,
         `min`, `max`, and `dead` (channels) of activations. Of parameters the phase `""` has the weights,
         sampled once an epoch; other phases have `gradient norm` and `update ratio`, means over the steps.
+
+        Your own metrics follow as `metric NAME`, and `metric NAME[key]` where one gives several numbers.
+        Their columns are `epoch`, `batch` (int64, from 0; -1 for a whole epoch), `x` (float64: where the
+        point lies on the axis, from 0), `running` and `value`.
         """
         numbers: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {}
         for one in self._series():
@@ -39,7 +43,23 @@ class Curves(CardsPart, front_end="curves"):
                 "batches": one.batches,
                 **one.values,
             }
-        return numbers
+        return numbers | self._metrics()
+
+    def _metrics(self) -> dict[str, dict[str, dict[str, npt.NDArray[Any]]]]:
+        [layer] = self.layers
+        running = running_epoch(self._source)
+        found: dict[str, dict[str, dict[str, npt.NDArray[Any]]]] = {}
+        series = self._source.watch_metrics_snapshot(layers=[layer]).series
+        for (_, phase, name, key), one in sorted(series.items(), key=lambda item: item[0]):
+            goes_on = running is not None and running[0] == phase
+            found.setdefault(f"metric {name}[{key}]" if key else f"metric {name}", {})[phase] = {
+                "epoch": one.epochs,
+                "running": (one.epochs == running[1]) & goes_on if running else np.zeros(len(one), np.bool_),
+                "batch": one.batch_indices,
+                "x": one.xs,
+                "value": one.values,
+            }
+        return found
 
     def to_pandas(self) -> pd.DataFrame:
         """The numbers of `to_dict` as a table: a row for each tensor, phase and epoch.

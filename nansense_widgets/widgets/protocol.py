@@ -250,7 +250,8 @@ class ScriptRequest(TypedDict):
 class ExactAsk(TypedDict):
     """View Strips: exact values of one tile (for hover and for the magnifier). The reply is an `Exact`."""
 
-    kind: Kind
+    kind: str
+    """As in `Strip`."""
     channel: int
     window: tuple[int, int, int, int] | None
     """Rows from, to, columns from, to (ends excluded) of the tile; null: whole, if at most 262,144 values."""
@@ -303,7 +304,8 @@ class AxesChoice(TypedDict):
 class Strip(TypedDict):
     """One tensor of the view Strips. With `missing` set, only `kind` and `missing` mean anything."""
 
-    kind: Kind
+    kind: str
+    """A `Kind`, or `custom ` and the name of a layer-tensor instrument of the user's."""
     missing: str
     """Why there is nothing to draw ("not captured: …"), else empty."""
     layout: Layout
@@ -348,7 +350,7 @@ class Strip(TypedDict):
 
 class StripsContent(TypedDict):
     strips: list[Strip]
-    """Activations and gradients."""
+    """Activations and gradients, then what the user's own instruments gave."""
 
 
 class Card(TypedDict):

@@ -177,8 +177,10 @@ class CurveFigure(TypedDict):
     """The newest numbers in words, for who does not see the picture."""
     lines: list[CurveLine]
     """Of the first phase that has some; the same lines of other phases differ in style."""
+    problem: str
+    """Of a metric of the user's: what went wrong with it, or batches that it lacks; else empty."""
     model: str
-    """Id of the bqplot figure's model."""
+    """Id of the bqplot figure's model; empty where there is nothing to draw but the problem."""
 
 
 class CurvesContent(TypedDict):

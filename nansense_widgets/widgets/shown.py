@@ -82,7 +82,7 @@ class ShownOutput:
         return are_tokens(tensor, self.axes(source, tensor), named=source.inputs.names(self.layer))
 
 
-def tensor_of(leaf: LeafValue, kind: protocol.Kind) -> tuple[torch.Tensor | None, str]:
+def tensor_of(leaf: LeafValue, kind: str) -> tuple[torch.Tensor | None, str]:
     """Activation or gradient of an output, or why there is none."""
     if kind == "activations":
         return leaf.activation, leaf.activation_reason

@@ -19,6 +19,8 @@ from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.stats.instruments.registry import Kind
+from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
@@ -51,6 +53,9 @@ class Source(Protocol):
     @property
     def watch_performance(self) -> WatchPerformance: ...
     def watch_snapshot(self, *, layers: Iterable[str] | None = None) -> WatchSnapshot: ...
+    @property
+    def instruments(self) -> dict[str, Kind]: ...
+    def watch_metrics_snapshot(self, *, layers: Iterable[str] | None = None) -> MetricsSnapshot: ...
     @property
     def inputs(self) -> InputConfig: ...
     @property

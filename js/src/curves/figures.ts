@@ -20,6 +20,8 @@ class FigureBox {
   private readonly lines = h("div", { class: "clines" });
   private readonly place = h("div", { class: "cplot" });
   private readonly problem = h("div", { class: "missing", hidden: true });
+  /** Of a metric of the user's, where its plot is or would be. */
+  private readonly trouble = h("div", { class: "missing", hidden: true, role: "status" });
   private shown: { view: FigureView; destroy(): void } | null = null;
   private gone = false;
 
@@ -35,7 +37,8 @@ class FigureBox {
     this.element = h(
       "figure",
       { class: "curve", "data-figure": figure.key },
-      h("figcaption", { class: "sh" }, h("h4", {}, figure.title), this.unit, h("span", { class: "flex" }), save("PNG", (view) => view.save_png?.(`${file}.png`, 2)), save("SVG", (view) => view.save_svg?.(`${file}.svg`))),
+      h("figcaption", { class: "sh" }, h("h4", {}, figure.title), this.unit, h("span", { class: "flex" }), ...(figure.model ? [save("PNG", (view) => view.save_png?.(`${file}.png`, 2)), save("SVG", (view) => view.save_svg?.(`${file}.svg`))] : [])),
+      this.trouble,
       this.lines,
       this.problem,
       this.place,
@@ -45,7 +48,10 @@ class FigureBox {
   }
 
   /** What each line is, with its newest number; and all of them in words, for who does not see the picture. */
-  say({ text, lines }: CurveFigure): void {
+  say({ text, lines, problem }: CurveFigure): void {
+    this.trouble.hidden = !problem;
+    setText(this.trouble, problem);
+    if (!this.figure.model) this.lines.hidden = this.place.hidden = true;
     this.place.setAttribute("aria-label", `${this.figure.title} of ${this.grid.of} against the epoch. ${text}`);
     const key = JSON.stringify(lines);
     if (this.lines.dataset.key === key) return;
@@ -55,6 +61,7 @@ class FigureBox {
 
   /** Draws the figure; called when the element is in the page and has a width. */
   attach(): void {
+    if (!this.figure.model) return;
     const { manager } = this.grid;
     if (!manager) return this.fail("this page has no widget manager that could draw it");
     embed(manager, this.figure.model, this.place).then(
@@ -92,17 +99,18 @@ export class FigureGrid {
   ) {}
 
   show(figures: CurveFigure[]): void {
-    const wanted = new Set(figures.map(({ model }) => model));
+    const name = ({ model, key }: CurveFigure): string => model || `no figure of ${key}`;
+    const wanted = new Set(figures.map(name));
     for (const [model, box] of this.boxes) {
       if (wanted.has(model)) continue;
       box.destroy();
       this.boxes.delete(model);
     }
     figures.forEach((figure, place) => {
-      let box = this.boxes.get(figure.model);
+      let box = this.boxes.get(name(figure));
       if (!box) {
         box = new FigureBox(figure, this);
-        this.boxes.set(figure.model, box);
+        this.boxes.set(name(figure), box);
       }
       box.say(figure);
       if (this.element.children[place] === box.element) return;

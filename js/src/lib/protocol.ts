@@ -182,7 +182,7 @@ export interface ScriptRequest {
 }
 
 export interface ExactAsk {
-  kind: Kind;
+  kind: string;
   channel: number;
   window: Window | null;
 }
@@ -220,7 +220,8 @@ export interface AxesChoice {
 }
 
 export interface Strip {
-  kind: Kind;
+  /** A `Kind`, or `custom ` and the name of a layer-tensor instrument of the user's. */
+  kind: string;
   missing: string;
   layout: Layout;
   shape: number[];

@@ -117,6 +117,9 @@ export interface CurveFigure {
   title: string;
   unit: string;
   text: string;
+  /** Of a metric of the user's: what went wrong with it, or batches that it lacks; else empty. */
+  problem: string;
+  /** Empty where there is nothing to draw but the problem. */
   model: string;
   /** Of the first phase that has some; the same lines of other phases differ in style. */
   lines: CurveLine[];

@@ -2,7 +2,7 @@
 
 import type { ViewHost } from "../cards/view";
 import { floatsOf, type Floats } from "../lib/pixels";
-import type { Exact, ExactAsk, Kind, Pair, Window } from "../lib/protocol";
+import type { Exact, ExactAsk, Pair, Window } from "../lib/protocol";
 
 /** The kernel sends at most this many values at once. */
 export const MOST_VALUES = 262_144;
@@ -29,7 +29,7 @@ export interface Asking {
   ask(key: TileKey, window: Window | null): unknown;
 }
 
-const STRIPS: Asking = { most: MOST_VALUES, ask: ({ kind, channel }, window): ExactAsk => ({ kind: kind as Kind, channel, window }) };
+const STRIPS: Asking = { most: MOST_VALUES, ask: ({ kind, channel }, window): ExactAsk => ({ kind, channel, window }) };
 
 interface Piece {
   values: Floats | null;

@@ -5,7 +5,7 @@ import { h, setText } from "../lib/dom";
 import { formatNonFinite, formatScale, formatValue } from "../lib/format";
 import { icon } from "../lib/icons";
 import { decode } from "../lib/pixels";
-import type { Kind, Strip } from "../lib/protocol";
+import type { Strip } from "../lib/protocol";
 import { Bars } from "./bars";
 import { Magnifier } from "./magnifier";
 import { paintLegend, type Look } from "./paint";
@@ -31,7 +31,10 @@ export interface SectionPicture {
   exact: ArrayLike<number> | null;
 }
 
-const TITLES: Record<Kind, string> = { activations: "Activations", gradients: "Gradients" };
+const TITLES: Record<string, string> = { activations: "Activations", gradients: "Gradients" };
+
+/** Before the name of an instrument of the user's, in the kind of its strip. */
+export const CUSTOM = "custom ";
 
 export class Section {
   readonly title: string;
@@ -55,14 +58,14 @@ export class Section {
   private picture: SectionPicture | null = null;
 
   constructor(
-    readonly kind: Kind,
+    readonly kind: string,
     events: SectionEvents,
   ) {
-    this.title = TITLES[kind];
+    this.title = TITLES[kind] ?? kind.slice(CUSTOM.length);
     this.grid = new TileGrid(events);
     this.bars = new Bars(events);
     this.magnifier = new Magnifier((spot) => events.hoverFine(spot));
-    this.heading = h("h4", {}, this.title);
+    this.heading = h("h4", kind.startsWith(CUSTOM) ? { title: "a layer tensor of your own" } : {}, this.title);
     this.head = h("div", { class: "sh" }, this.heading, this.bad, this.readout, this.legend);
     this.main = h(
       "div",

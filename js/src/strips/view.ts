@@ -3,14 +3,15 @@
 import type { CardView, Frame, ViewHost, ViewKind } from "../cards/view";
 import { h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
-import type { Card, Kind, Part, Strip, StripsContent, StripsOptions } from "../lib/protocol";
+import type { Card, Part, Strip, StripsContent, StripsOptions } from "../lib/protocol";
 import { ExactStore } from "./exact";
 import { pagingOf, wantedChannels, type Showing } from "./paging";
 import { pixelsFor, rangeText } from "./plan";
 import { blockMean, type Reading, type Spot } from "./readout";
-import { Section } from "./section";
+import { CUSTOM, Section } from "./section";
 
-const KINDS: Kind[] = ["activations", "gradients"];
+/** Always there; strips of the user's own instruments follow. */
+const KINDS = ["activations", "gradients"];
 /** A tile is fetched when the pointer stays, not when it only passes. */
 const DWELL = 50;
 
@@ -22,7 +23,7 @@ class StripsView implements CardView {
   private depth = 0;
   private scrollTop = 0;
   private selected: number | null = null;
-  private cursor: { spot: Spot; kind: Kind; fine: boolean } | null = null;
+  private cursor: { spot: Spot; kind: string; fine: boolean } | null = null;
   private settled: number | null = null;
   private dwell: ReturnType<typeof setTimeout> | undefined;
   private card: Card | null = null;
@@ -42,6 +43,7 @@ class StripsView implements CardView {
   private readonly channels: HTMLElement;
   private readonly dock = h("div", { class: "dock" });
   private readonly sections: Section[];
+  private readonly list = h("div", {});
 
   constructor(host: ViewHost) {
     this.frame = host.frame;
@@ -54,16 +56,9 @@ class StripsView implements CardView {
     this.sliceRow = h("label", { class: "slice", hidden: true }, "slice", this.slice, this.sliceText);
     this.channels = h("div", { class: "rng" }, this.range, this.previous, this.next);
     this.tools = h("div", { class: "vt" }, this.about, this.sliceRow, this.channels);
-    this.sections = KINDS.map(
-      (kind) =>
-        new Section(kind, {
-          hover: (spot) => this.point(spot, kind, false),
-          hoverFine: (spot) => this.point(spot, kind, true),
-          select: (channel) => this.select(channel),
-          scrolled: (top) => this.scroll(top),
-        }),
-    );
-    this.element = h("div", {}, this.dock, ...this.sections.map(({ element }) => element));
+    this.sections = KINDS.map((kind) => this.makeSection(kind));
+    this.list.append(...this.sections.map(({ element }) => element));
+    this.element = h("div", {}, this.dock, this.list);
     this.slice.addEventListener("input", () => this.change(() => (this.depth = Number(this.slice.value))));
     this.drawSections();
     this.drawTools();
@@ -107,19 +102,48 @@ class StripsView implements CardView {
     this.drawReading();
   }
 
+  private makeSection(kind: string): Section {
+    return new Section(kind, {
+      hover: (spot) => this.point(spot, kind, false),
+      hoverFine: (spot) => this.point(spot, kind, true),
+      select: (channel) => this.select(channel),
+      scrolled: (top) => this.scroll(top),
+    });
+  }
+
+  /** A section for each strip of an instrument; instruments may come while the card is open. */
+  private followStrips(kinds: string[]): void {
+    const known = this.sections.map(({ kind }) => kind);
+    const wanted = [...KINDS, ...kinds.filter((kind) => kind.startsWith(CUSTOM))];
+    if (String(known) === String(wanted)) return;
+    const sections = wanted.map((kind) => this.sections.find((section) => section.kind === kind) ?? this.makeSection(kind));
+    this.sections.splice(0, this.sections.length, ...sections);
+    this.list.replaceChildren(...sections.map(({ element }) => element));
+  }
+
   private drawSections(): void {
     const received = new Map(this.strips?.map((strip) => [strip.kind, strip]));
+    this.followStrips([...received.keys()]);
+    this.drawOwn(received);
     const reasons = KINDS.map((kind) => received.get(kind)?.missing ?? (this.strips ? "not captured" : "Waiting for the kernel\u2026"));
     // One sentence that holds for both tensors is said once.
     const [first, second] = this.sections;
     const both = reasons[0] !== "" && reasons[0] === reasons[1];
     if (second) second.element.hidden = both;
     if (both) return first?.wait(reasons[0] ?? "", "Activations and gradients");
-    this.sections.forEach((section, i) => {
+    KINDS.forEach((kind, i) => this.drawStrip(this.sections[i], received.get(kind), reasons[i] ?? ""));
+  }
+
+  private drawOwn(received: Map<string, Strip>): void {
+    for (const section of this.sections.slice(KINDS.length)) {
       const strip = received.get(section.kind);
-      if (!strip || reasons[i]) section.wait(reasons[i] ?? "");
-      else this.drawSection(section, strip);
-    });
+      this.drawStrip(section, strip, strip?.missing ?? "not evaluated");
+    }
+  }
+
+  private drawStrip(section: Section | undefined, strip: Strip | undefined, reason: string): void {
+    if (!strip || reason) section?.wait(reason);
+    else if (section) this.drawSection(section, strip);
   }
 
   private drawSection(section: Section, strip: Strip): void {
@@ -184,7 +208,7 @@ class StripsView implements CardView {
     this.frame.wantSoon();
   }
 
-  private point(spot: Spot | null, kind: Kind, fine: boolean): void {
+  private point(spot: Spot | null, kind: string, fine: boolean): void {
     if (spot?.channel !== this.cursor?.spot.channel) {
       clearTimeout(this.dwell);
       if (spot && this.settled !== spot.channel) {
@@ -212,7 +236,8 @@ class StripsView implements CardView {
       const reading = cursor && section.strip ? this.readingOf(section, section.strip, cursor) : { value: null, exact: false };
       const text = section.read(cursor?.spot ?? null, reading, cursor?.fine ?? false, this.frame.display.average);
       if (cursor?.kind === section.kind) this.text = text;
-      if (text) parts.push(section.kind === "gradients" && parts.length ? text.replace(/^.*?(?=[=\u2248])/, "grad ") : text);
+      const short = section.kind === "gradients" ? "grad" : section.title;
+      if (text) parts.push(section.kind !== "activations" && parts.length ? text.replace(/^.*?(?=[=\u2248])/, `${short} `) : text);
     }
     if (!parts.length) parts.push("", "point at a value");
     this.dock.replaceChildren(...parts.map((part, i) => h("span", { class: i ? "mut" : "" }, part)));

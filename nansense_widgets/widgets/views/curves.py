@@ -11,6 +11,7 @@ from nansense_widgets.stats.curves import DEAD, NONFINITE, STATISTICS, STEPS, Se
 from nansense_widgets.widgets import protocol, protocol_statistics
 from nansense_widgets.widgets.board import FigureBoard
 from nansense_widgets.widgets.figures import COLORS, FAINT, MAIN, OTHER, FigureSpec, Line
+from nansense_widgets.widgets.metric_figures import metric_problems, metric_specs, only_problem
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.statistics import running_epoch, statistics_hint
@@ -52,11 +53,18 @@ class CurvesView:
         if asked is not None and asked != chosen:
             chosen = self._chosen[layer] = [name for name in STATISTICS if name in asked]
             self._changed = True
-        wait, figures = self._board.show(layer, figure_specs(series, chosen))
+        metrics = self._source.watch_metrics_snapshot(layers=[layer])
+        own = metric_specs(metrics, layer, running_epoch(self._source), _phases(series))
+        wait, figures = self._board.show(layer, figure_specs(series, chosen) + own)
+        problems = metric_problems(metrics, layer)
+        for figure in figures:
+            figure["problem"] = problems.get(figure["key"], "")
+        drawn = {spec.key for spec in own}
+        figures += [only_problem(key, why) for key, why in problems.items() if key not in drawn]
         content: protocol_statistics.CurvesContent = {
             "statistics": list(STATISTICS),
             "chosen": chosen,
-            "phases": list(dict.fromkeys(one.phase for one in series if one.phase)),
+            "phases": list(_phases(series)),
             "partial": self._partial(series),
             "hint": hint,
             "offer": offer,
@@ -94,9 +102,13 @@ class CurvesView:
         return texts
 
 
+def _phases(series: list[Series]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one.phase for one in series if one.phase))
+
+
 def figure_specs(series: list[Series], statistics: list[str]) -> list[FigureSpec]:
     """The figures of a layer: one a tensor, one for dead channels, one for each measure of its steps."""
-    phases = tuple(dict.fromkeys(one.phase for one in series if one.phase))
+    phases = _phases(series)
     specs = []
     for kind in ("activations", "gradients"):
         of_kind = [one for one in series if one.tensor == kind]

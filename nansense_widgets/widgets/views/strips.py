@@ -21,6 +21,9 @@ __all__ = ["StripsView"]
 
 KINDS: tuple[protocol.Kind, ...] = get_args(protocol.Kind)
 
+CUSTOM = "custom "
+"""Before the name of an instrument, in the kind of its strip."""
+
 
 class StripsView:
     """Strips of any layer.
@@ -43,13 +46,10 @@ class StripsView:
     ) -> protocol.StripsContent:
         """Activations and gradients as tiles; their pixels are appended to `buffers`."""
         leaf = shown.leaf
-        strips = [
-            _missing(kind, shown.why)
-            if snapshot is None or leaf is None
-            else self._strip(snapshot, kind, shown, leaf, want, buffers)
-            for kind in KINDS
-        ]
-        return {"strips": strips}
+        if snapshot is None or leaf is None:
+            return {"strips": [_missing(kind, shown.why) for kind in KINDS]}
+        kinds = (*KINDS, *custom_kinds(self._source))
+        return {"strips": [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]}
 
     def fetch(self, want: protocol.CardWant, ask: protocol.ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
         """Exact values of one tile: an `Exact`, and its buffer."""
@@ -63,9 +63,9 @@ class StripsView:
             "window": (0, 0, 0, 0),
             "dtype": "float32",
         }
-        if shown.leaf is None:
+        if shown.leaf is None or snapshot is None:
             return reply, [b""]
-        tensor, reason = tensor_of(shown.leaf, ask["kind"])
+        tensor, reason = self._tensor(snapshot, ask["kind"], shown, shown.leaf, want)
         if tensor is None:
             reply["missing"] = reason
             return reply, [b""]
@@ -84,17 +84,17 @@ class StripsView:
     def _strip(
         self,
         snapshot: BatchSnapshot,
-        kind: protocol.Kind,
+        kind: str,
         shown: ShownOutput,
         leaf: LeafValue,
         want: protocol.CardWant,
         buffers: list[bytes],
     ) -> protocol.Strip:
-        tensor, reason = tensor_of(leaf, kind)
+        tensor, reason = self._tensor(snapshot, kind, shown, leaf, want)
         if tensor is None:
             return _missing(kind, reason)
         options, axes = want["options"], shown.axes(self._source, tensor)
-        about = leaf.activation_note if kind == "activations" else leaf.gradient_note
+        notes = {"activations": leaf.activation_note, "gradients": leaf.gradient_note}
         if kind == "activations" and shown.is_tokens(self._source):
             return self._tokens(kind, tensor, axes or Axes(), shown.layer, options["sample"])
         drawn = drawable(tensor, options["part"])
@@ -116,7 +116,7 @@ class StripsView:
             "axes": _named(picture.axes, tensor, options["part"]),
             "samples": picture.samples,
             "kept": leaf.part,
-            "about": about,
+            "about": notes.get(kind, ""),
             "tokens": None,
             "channels": picture.channels,
             "first": picture.first,
@@ -137,9 +137,27 @@ class StripsView:
             "buffer": len(buffers) - 1,
         }
 
-    def _tokens(
-        self, kind: protocol.Kind, tensor: torch.Tensor, axes: Axes, layer: str, sample: int
-    ) -> protocol.Strip:
+    def _tensor(
+        self,
+        snapshot: BatchSnapshot,
+        kind: str,
+        shown: ShownOutput,
+        leaf: LeafValue,
+        want: protocol.CardWant,
+    ) -> tuple[torch.Tensor | None, str]:
+        """One tensor of the card, or why there is none."""
+        if kind in KINDS:
+            return tensor_of(leaf, kind)
+        if shown.index or want["call"] != 1:
+            return None, "not evaluated: instruments are given the first output of the first call"
+        name = kind.removeprefix(CUSTOM)
+        tensor = snapshot.custom_activations.get(shown.layer, {}).get(name)
+        reason = snapshot.custom_activation_reasons.get(shown.layer, {}).get(name, "")
+        if tensor is None and not reason:
+            reason = "not evaluated: no statistics of this layer are collected, or not yet in this batch"
+        return tensor, reason
+
+    def _tokens(self, kind: str, tensor: torch.Tensor, axes: Axes, layer: str, sample: int) -> protocol.Strip:
         strip = _missing(kind, "-")
         strip["missing"], strip["layout"] = "", "ids"
         strip["shape"], strip["dtype"] = list(tensor.shape), dtype_name(tensor.dtype)
@@ -172,6 +190,11 @@ class StripsView:
         return self._ranges[key]
 
 
+def custom_kinds(source: Source) -> list[str]:
+    """What the user's layer-tensor instruments add to each card."""
+    return [CUSTOM + name for name, kind in source.instruments.items() if kind == "layer tensor"]
+
+
 def _named(axes: str, tensor: torch.Tensor, part: protocol.Part) -> str:
     """Names of the axes and, of complex numbers, the part that is drawn."""
     return f"{axes} {_PARTS[part]}" if tensor.is_complex() and part != "magnitude" else axes
@@ -192,7 +215,7 @@ def _view(options: protocol.StripsOptions) -> View:
     )
 
 
-def _missing(kind: protocol.Kind, reason: str) -> protocol.Strip:
+def _missing(kind: str, reason: str) -> protocol.Strip:
     return {
         "kind": kind,
         "missing": reason or "not captured",

@@ -105,8 +105,11 @@ def _parameter(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
             if tensor.ndim:
                 title = f"{one.label} {key}" if len(optimizers) > 1 else key
                 strips.append(_strip(f"state:{one.optimizer}:{key}", title, tensor, ""))
-    for instrument, tensor in snapshot.custom_weight_tensors.get(first, {}).items():
-        strips.append(_strip(f"custom:{instrument}", instrument, tensor, ""))
+    custom = snapshot.custom_weight_tensors.get(first, {})
+    reasons = snapshot.custom_weight_reasons.get(first, {})
+    for instrument in dict.fromkeys((*custom, *reasons)):
+        own = custom.get(instrument), reasons.get(instrument, "")
+        strips.append(_strip(f"custom:{instrument}", instrument, *own))
     notes = list(_notes(snapshot, name, first))
     return HeldTensor(name, "parameter", tuple(strips), tuple(notes), optimizers)
 
