@@ -86,11 +86,12 @@ class LossWatch:
             return
         number, self._count = self._count, self._count + 1
         scale = self._scaling.scale_of(root)
-        # On an accelerator a copy: the loop may change its loss in place, and nothing is to wait for it here.
-        loss = root.item() if root.is_cpu else root.detach().clone().reshape(())
-        if scale is not None:
-            loss = loss / float(scale) if root.is_cpu else loss.double() / scale.to(root.device).reshape(())
-        self._on_loss(number, loss)
+        if root.is_cpu:
+            self._on_loss(number, root.item() / (1.0 if scale is None else float(scale)))
+            return
+        # A copy: the loop may change its loss in place, and nothing is to wait for it here.
+        loss = root.detach().clone().reshape(())
+        self._on_loss(number, loss if scale is None else loss.double() / scale.to(root.device).reshape(()))
 
 
 def _is_observed() -> bool:
