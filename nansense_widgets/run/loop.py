@@ -5,73 +5,26 @@ from __future__ import annotations
 import inspect
 import threading
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nansense_widgets.errors import LoopClosed, SessionStateError, TimeTravelJump
+from nansense_widgets.run.batches import Batches
 from nansense_widgets.run.control import RunControl, Standing
 from nansense_widgets.run.events import EventLog
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.observer import BatchObserver, EpochSource
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
 
-__all__ = ["BatchLoop", "BatchObserver", "Blind", "EpochSource", "checked_epoch", "checked_phase"]
+__all__ = ["BatchLoop"]
 
 Item = TypeVar("Item")
-
-
-class BatchObserver(Protocol):
-    """Watches single batches; called on the training thread. What it raises is its own to report."""
-
-    def begin(
-        self, position: BatchPosition, *, captures: bool, pauses: bool, item: LoaderItem | None = None
-    ) -> None:
-        """Install what this batch needs, if it `captures` or something runs along every batch.
-
-        `item` is what the loader gave, if it is known; it must not be kept.
-        """
-
-    def end(self, position: BatchPosition, *, complete: bool) -> None:
-        """Take everything down again and publish; `complete` False: the body broke off or raised."""
-
-    def restart(self) -> None:
-        """Another run begins: epochs are counted anew."""
-
-    def rest(self) -> None:
-        """The loop is over; another one may come."""
-
-
-class EpochSource(Protocol):
-    """Gives the epochs of a run, perhaps some of them again."""
-
-    def iter_epochs(self) -> Iterator[int]:
-        """Epochs from where the run stands to its end."""
-
-    def go_back(self, epoch: int) -> None:
-        """The next `iter_epochs` begins with this one."""
-
-
-class Blind:
-    """The observer of a disabled session: it sees nothing."""
-
-    def begin(
-        self, position: BatchPosition, *, captures: bool, pauses: bool, item: LoaderItem | None = None
-    ) -> None:
-        """Nothing to install."""
-
-    def end(self, position: BatchPosition, *, complete: bool) -> None:
-        """Nothing to publish."""
-
-    def restart(self) -> None:
-        """Nothing to forget."""
-
-    def rest(self) -> None:
-        """Nothing to take down."""
 
 
 class BatchLoop:
@@ -148,7 +101,7 @@ class BatchLoop:
 
     def batches(self, loader: Iterable[Item], phase: str, epoch: int | None) -> Iterator[Item]:
         """Iterate over the loader's items, each inside its batch."""
-        return _Batches(
+        return Batches(
             loader,
             lambda: self.on_loader(phase, loader),
             lambda items: self._batches(loader, items, phase, epoch),
@@ -374,56 +327,3 @@ class BatchLoop:
 
     def _is_ours(self) -> bool:
         return self.owner is not None and threading.current_thread() is self.owner
-
-
-class _Batches(Iterator[Item]):
-    """Asks the loader for its iterator when it is asked for its own.
-
-    A DataLoader draws a random number there, so the moment matters for all random numbers after it.
-    """
-
-    def __init__(
-        self,
-        loader: Iterable[Item],
-        before: Callable[[], None],
-        start: Callable[[Iterator[Item]], Iterator[Item]],
-    ) -> None:
-        self._loader = loader
-        self._before = before
-        self._start = start
-        self._inner: Iterator[Item] | None = None
-
-    def __iter__(self) -> Iterator[Item]:
-        if self._inner is None:
-            self._before()
-            self._inner = self._start(iter(self._loader))
-        # The generator itself, so that a `for` that is left lets go of it at once.
-        return self._inner
-
-    def __next__(self) -> Item:
-        return next(iter(self))
-
-    def close(self) -> None:
-        """Leave the loop, as `break` does."""
-        if isinstance(self._inner, Generator):
-            self._inner.close()
-
-
-def checked_phase(phase: Any) -> str:
-    """`phase` of a public call; raises `TypeError` or `ValueError`."""
-    if not isinstance(phase, str):
-        raise TypeError(f"phase={phase!r} must be a string, e.g. 'train'")
-    if not phase:
-        raise ValueError("phase='' must not be empty")
-    return phase
-
-
-def checked_epoch(epoch: Any) -> int | None:
-    """`epoch` of a public call; raises `TypeError` or `ValueError`."""
-    if epoch is None:
-        return None
-    if isinstance(epoch, bool) or not isinstance(epoch, int):
-        raise TypeError(f"epoch={epoch!r} must be an int or None")
-    if epoch < 0:
-        raise ValueError(f"epoch={epoch!r} must not be negative")
-    return epoch

@@ -10,8 +10,9 @@ from nansense_widgets.errors import SessionStateError
 from nansense_widgets.run.control import RunControl
 from nansense_widgets.run.ending import before_exit
 from nansense_widgets.run.foreground import Foreground
-from nansense_widgets.run.loop import BatchLoop, BatchObserver
+from nansense_widgets.run.loop import BatchLoop
 from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.observer import BatchObserver
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_target

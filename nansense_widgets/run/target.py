@@ -6,8 +6,8 @@ import math
 import threading
 from typing import Any
 
+from nansense_widgets.run.batches import checked_epoch
 from nansense_widgets.run.control import Standing
-from nansense_widgets.run.loop import checked_epoch
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.schedule import Schedule
 

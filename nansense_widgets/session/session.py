@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.media.inputs import InputConfig
-from nansense_widgets.run.loop import Blind
+from nansense_widgets.run.observer import Blind
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.instruments import Instrumenting

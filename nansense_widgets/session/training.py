@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
+from nansense_widgets.run.batches import checked_epoch, checked_phase
 from nansense_widgets.run.item import LoaderItem
-from nansense_widgets.run.loop import checked_epoch, checked_phase
 from nansense_widgets.run.target import checked_timeout
 from nansense_widgets.session.standing import Standing
 
