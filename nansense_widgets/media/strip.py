@@ -51,7 +51,7 @@ class View:
 
 @dataclass(frozen=True)
 class StripPicture:
-    """A drawn strip; the fields mean what `widgets/protocol.py` says of `Strip`."""
+    """A drawn strip; the fields mean what `widgets/protocol_strips.py` says of `Strip`."""
 
     layout: Layout
     shape: tuple[int, ...]

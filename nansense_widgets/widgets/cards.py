@@ -16,6 +16,7 @@ from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
 from nansense_widgets.widgets.protocol_run import RunOptions
 from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
+from nansense_widgets.widgets.protocol_strips import StripsOptions
 from nansense_widgets.widgets.protocol_weights import WeightsOptions
 from nansense_widgets.widgets.state import position_payload
 
@@ -201,7 +202,7 @@ class CardsPart(SessionWidget):
 
 
 STILL_OPTIONS: dict[str, Any] = {
-    "strips": protocol.StripsOptions(
+    "strips": StripsOptions(
         sample=0, average=False, transform="none", part="magnitude", first=0, count=16, px=28, depth=0
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),

@@ -9,7 +9,7 @@ import torch
 
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.media.inputs import InputTransform
-from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.protocol_strips import Tokens
 
 __all__ = ["are_tokens", "tokens_of"]
 
@@ -28,7 +28,7 @@ def are_tokens(tensor: torch.Tensor, axes: Axes | None, *, named: bool) -> bool:
     return whole and read and tensor.ndim in (1, 2) and tensor.numel() > 0
 
 
-def tokens_of(tensor: torch.Tensor, axes: Axes, sample: int, text: InputTransform | None) -> protocol.Tokens:
+def tokens_of(tensor: torch.Tensor, axes: Axes, sample: int, text: InputTransform | None) -> Tokens:
     """Ids of one sample, and their text if the user's `input_transform` gives text for them.
 
     Raises:

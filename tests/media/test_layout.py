@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nansense_widgets.media.layout import Layout, canonical, choose_layout
-from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets import protocol_strips
 
 F32 = torch.float32
 
 
 def test_the_protocol_names_the_same_layouts() -> None:
-    assert (*get_args(Layout), "ids") == get_args(protocol.Layout)  # token ids are no picture
+    assert (*get_args(Layout), "ids") == get_args(protocol_strips.Layout)  # token ids are no picture
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from nansense_widgets.media.layout import TensorLayout
 from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
 from nansense_widgets.media.values import Range, drawable, dtype_name
 from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.protocol_strips import ExactAsk, Strip, StripsContent, StripsOptions
 from nansense_widgets.widgets.shown import ShownOutput, layout_of, tensor_of
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.tokens import tokens_of
@@ -43,7 +44,7 @@ class StripsView:
         shown: ShownOutput,
         want: protocol.CardWant,
         buffers: list[bytes],
-    ) -> protocol.StripsContent:
+    ) -> StripsContent:
         """Activations and gradients as tiles; their pixels are appended to `buffers`."""
         leaf = shown.leaf
         if snapshot is None or leaf is None:
@@ -51,7 +52,7 @@ class StripsView:
         kinds = (*KINDS, *custom_kinds(self._source))
         return {"strips": [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]}
 
-    def fetch(self, want: protocol.CardWant, ask: protocol.ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
+    def fetch(self, want: protocol.CardWant, ask: ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
         """Exact values of one tile: an `Exact`, and its buffer."""
         snapshot = self._source.snapshot
         shown = ShownOutput.chosen(self._source, snapshot, want)
@@ -89,7 +90,7 @@ class StripsView:
         leaf: LeafValue,
         want: protocol.CardWant,
         buffers: list[bytes],
-    ) -> protocol.Strip:
+    ) -> Strip:
         tensor, reason = self._tensor(snapshot, kind, shown, leaf, want)
         if tensor is None:
             return _missing(kind, reason)
@@ -157,7 +158,7 @@ class StripsView:
             reason = "not evaluated: no statistics of this layer are collected, or not yet in this batch"
         return tensor, reason
 
-    def _tokens(self, kind: str, tensor: torch.Tensor, axes: Axes, layer: str, sample: int) -> protocol.Strip:
+    def _tokens(self, kind: str, tensor: torch.Tensor, axes: Axes, layer: str, sample: int) -> Strip:
         strip = _missing(kind, "-")
         strip["missing"], strip["layout"] = "", "ids"
         strip["shape"], strip["dtype"] = list(tensor.shape), dtype_name(tensor.dtype)
@@ -203,7 +204,7 @@ def _named(axes: str, tensor: torch.Tensor, part: protocol.Part) -> str:
 _PARTS = {"real": "Re z", "imaginary": "Im z"}
 
 
-def _view(options: protocol.StripsOptions) -> View:
+def _view(options: StripsOptions) -> View:
     return View(
         sample=options["sample"],
         average=options["average"],
@@ -215,7 +216,7 @@ def _view(options: protocol.StripsOptions) -> View:
     )
 
 
-def _missing(kind: str, reason: str) -> protocol.Strip:
+def _missing(kind: str, reason: str) -> Strip:
     return {
         "kind": kind,
         "missing": reason or "not captured",
