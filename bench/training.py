@@ -11,6 +11,8 @@ import torch
 
 import nansense_widgets
 from bench.models import Program, deep, gpt, resnet20
+from bench.peer import PEER
+from bench.peer import is_installed as peer_is_installed
 from bench.table import Row
 from nansense_widgets import Session
 
@@ -26,6 +28,8 @@ def measure() -> Iterator[Row]:
         yield ratio(f"step, the same and extreme patches ({name})", build, five_with_patches, goal=1.25)
         yield ratio(f"step, statistics of all layers ({name})", build, all_layers, goal=1.6)
         yield ratio(f"step, 5 layers shown, published every batch ({name})", build, published, goal=1.15)
+        for what, begin in PEER.items() if peer_is_installed() else ():
+            yield ratio(f"nansense: step, {what} ({name})", build, begin, goal=None)
     # The step that it is compared with collects the statistics of all layers too.
     yield ratio("step, one metric of 302 layers: sparsity", deep, sparsity, goal=1.05, base=without_metric)
     yield ratio("step, one metric of 302 layers: a constant", deep, constant, goal=1.05, base=without_metric)
@@ -127,14 +131,14 @@ def published(program: Program) -> Session:
 def ratio(
     name: str,
     build: Callable[[], Program],
-    begin: Callable[[Program], Session],
-    goal: float,
+    begin: Callable[[Program], Any],
+    goal: float | None,
     seconds: float = 20.0,
     base: Callable[[Session, Program], Callable[[], None]] = lambda _, program: program.step,
 ) -> Row:
     """Steps inside the session's batches against steps between them, in turns; the lower quartiles of each.
 
-    `base` gives another step to compare with.
+    `base` gives another step to compare with; a `goal` of None is none of ours.
 
     Both are steps of one model: two of them lie differently in memory, which alone makes some hundredths.
     Between batches nothing is installed. Counted is the processor time of the training thread, on one torch
@@ -173,8 +177,8 @@ def ratio(
     return Row(
         name,
         f"{own:.3f}x",
-        f"<= {goal:.2f}x",
-        own <= goal,
+        "" if goal is None else f"<= {goal:.2f}x",
+        goal is None or own <= goal,
         f"training thread, {len(within)} steps; by the clock {clock:.2f}x",
     )
 
