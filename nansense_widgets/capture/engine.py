@@ -57,6 +57,9 @@ class RunRecorder(Protocol):
     def loss(self, number: int, loss: float | torch.Tensor) -> None:
         """A backward pass of the open batch begins from this value; `number` counts them, from 0."""
 
+    def end(self) -> None:
+        """The batch is over."""
+
     def restart(self) -> None:
         """Another run begins."""
 
@@ -243,6 +246,8 @@ class CaptureEngine:
         began = time.perf_counter()
         if self._losses is not None:
             self._losses.end()
+        if self._recorder is not None:
+            self._recorder.end()
         capture, self._under_way = self._under_way, None
         if capture is None:
             return

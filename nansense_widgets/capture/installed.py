@@ -46,11 +46,18 @@ class Installed:
 
     def release(self, user: object) -> bool:
         """Not needed any more by this one; whether nobody needs it now. May be called twice."""
+        return self.release_id(id(user))
+
+    def release_id(self, user: int) -> bool:
+        """The same for one that is gone, by the `id` that it had."""
         with self._lock:
-            self._users.discard(id(user))
+            self._users.discard(user)
             if self._users:
                 return False
             while self._originals:
-                setattr(*self._originals[-1])
+                owner, name, original = self._originals[-1]
+                # What somebody else has put there meanwhile stays, with ours inside doing nothing.
+                if getattr(owner, name, None) is self._made[(id(owner), name)][1]:
+                    setattr(owner, name, original)
                 self._originals.pop()
             return True

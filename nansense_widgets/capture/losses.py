@@ -8,7 +8,9 @@ batch: of a small model that would be a noticeable part of its step.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,11 +49,14 @@ class LossWatch:
             self._thread = threading.get_ident()
             self._scaling = LossScaling(lambda _: None)
             self._scaling.install()
-            _LISTENERS.append(self)
+            _LISTENERS.append(weakref.ref(self))
             _WRAPPED.need(self)
+            weakref.finalize(self, _WRAPPED.release_id, id(self))  # of a session that nobody has closed
         elif self._thread != threading.get_ident():  # another loop, on a thread of its own
             self.remove()
             self.begin()
+        if _tell is _tell_all:
+            _hide_from_dynamo()
 
     def end(self) -> None:
         """It is over."""
@@ -61,8 +66,7 @@ class LossWatch:
     def remove(self) -> None:
         """Stop listening; may be called twice."""
         self._listens = False
-        if self in _LISTENERS:
-            _LISTENERS.remove(self)
+        _LISTENERS[:] = [known for known in _LISTENERS if known() not in (None, self)]
         _WRAPPED.release(self)
         self._scaling.remove()
 
@@ -99,7 +103,7 @@ def _is_observed() -> bool:
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
-_LISTENERS: list[LossWatch] = []
+_LISTENERS: list[weakref.ref[LossWatch]] = []
 
 
 def _patches() -> Iterator[Patch]:
@@ -111,11 +115,35 @@ def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
         # What Dynamo makes of this must not depend on who listens.
         if not torch.compiler.is_compiling():
-            for listener in tuple(_LISTENERS):
-                listener.heard(tensors)
+            _tell(tensors)
         return original(tensors, *args, **kwargs)
 
     return backward
 
 
 _WRAPPED = Installed(_patches)
+
+_CODE = _telling(lambda *_: None).__code__
+
+
+def _tell_all(roots: Any) -> None:
+    for known in tuple(_LISTENERS):
+        listener = known()
+        if listener is not None:
+            listener.heard(roots)
+
+
+_tell: Callable[[Any], None] = _tell_all
+
+
+def _hide_from_dynamo() -> None:
+    """Have Dynamo leave our part alone.
+
+    Where a whole step is compiled, it breaks its graph at `backward()` and compiles what that calls: the
+    wrapper and everything in it would be so many graphs more.
+    """
+    global _tell  # noqa: PLW0603  once, when somebody has begun to compile
+    eval_frame: Any = sys.modules.get("torch._dynamo.eval_frame")
+    if eval_frame is not None and _tell is _tell_all:
+        eval_frame.skip_code(_CODE)  # of the wrapper; what torch does in it is compiled or not as ever
+        _tell = torch.compiler.disable(_tell_all)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +21,12 @@ from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.values import unobserved
 
 __all__ = ["LossScaling"]
+
+
+_SCALE = "nansense_widgets: scale"
+
+STEPS = 4
+"""Operations between a scaled loss and the backward pass that it is looked for through."""
 
 
 class LossScaling:
@@ -39,7 +44,6 @@ class LossScaling:
         self._found_inf: list[tuple[Optimizer, list[torch.Tensor]]] = []
         self._divided: set[int] = set()
         self._handles: list[RemovableHandle] = []
-        self._scaled_losses: list[tuple[weakref.ref[torch.Tensor], torch.Tensor]] = []
 
     def install(self) -> None:
         """Begin to listen."""
@@ -57,11 +61,10 @@ class LossScaling:
 
     def forget(self) -> None:
         """The batch is over, and listening goes on."""
-        if self._handles or self._scaled_losses or self._found_inf or self._divided:
+        if self._handles or self._found_inf or self._divided:
             for handle in self._handles:
                 handle.remove()
             self._handles.clear()
-            self._scaled_losses.clear()
             self._found_inf.clear()
             self._divided.clear()
 
@@ -70,8 +73,15 @@ class LossScaling:
         return id(optimizer) in self._divided
 
     def scale_of(self, loss: torch.Tensor) -> torch.Tensor | None:
-        """The factor in a loss that a scaler has given; None for any other tensor."""
-        return next((scale for known, scale in self._scaled_losses if known() is loss), None)
+        """The factor in a loss that a scaler has given, or in what was made of it; None for others."""
+        nodes = [] if not self._handles or loss.grad_fn is None else [loss.grad_fn]
+        for _ in range(STEPS):  # `(scaler.scale(loss) / 2).backward()`
+            for node in nodes:
+                if (scale := _metadata(node).get(_SCALE)) is not None:
+                    found: torch.Tensor = scale
+                    return found
+            nodes = [inner for node in nodes for inner, _ in node.next_functions if inner is not None]
+        return None
 
     def skipped(self) -> list[Optimizer]:
         """Optimizers whose step a scaler left out because a gradient was Inf or NaN."""
@@ -99,8 +109,8 @@ class LossScaling:
             return
         scale = scaler._scale.detach().clone()
         for _, loss in leaves(losses):
-            self._scaled_losses.append((weakref.ref(loss), scale))
             if loss.grad_fn is not None:
+                _metadata(loss.grad_fn)[_SCALE] = scale  # goes with the graph
                 self._handles.append(loss.grad_fn.register_prehook(lambda _: self._begin_pass(scale)))
 
     def _begin_pass(self, scale: torch.Tensor) -> None:
@@ -123,6 +133,11 @@ class LossScaling:
 
 def _optimizer(optimizer: Optimizer, *_: Any, **__: Any) -> Optimizer:
     return optimizer
+
+
+def _metadata(node: Any) -> dict[Any, Any]:
+    found: dict[Any, Any] = node.metadata  # torch's types say that it is a method
+    return found
 
 
 _LISTENERS: list[LossScaling] = []

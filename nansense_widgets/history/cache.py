@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import queue
 import shutil
 import threading
+import uuid
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,9 @@ DEFAULT_CACHE_DIR = Path("nansense_cache")
 
 SUFFIX = ".state"
 
+LATE = ".loaders"
+"""Of the file beside it that holds what was added to a state."""
+
 PREVIOUS = "previous"
 """Folder inside for the states of the run before: who starts anew by mistake has lost nothing yet."""
 
@@ -29,6 +35,10 @@ EXIT_WAIT_S = 30.0
 
 WAITING_BYTES = 2**30
 """States that may wait for the disk, beside the one that is being written."""
+
+
+_CLAIMED: weakref.WeakValueDictionary[Path, EpochCache] = weakref.WeakValueDictionary()
+"""Folders of runs that go on in this process."""
 
 
 class EpochCache:
@@ -41,11 +51,14 @@ class EpochCache:
     """
 
     def __init__(self, folder: Path, keep: int = 10, every: int = 10) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()  # the user's program may change its working directory
         self.error = ""
         """What went wrong in the last writing, which training did not wait for."""
         self._keep = keep
         self._every = every
+        self._run = uuid.uuid4().hex
+        self._adopted = False
+        self._late: dict[int, dict[str, Any]] = {}
         self._lock = threading.Lock()
         self._epochs: set[int] = set()
         self._sizes: dict[int, int] = {}
@@ -55,12 +68,31 @@ class EpochCache:
         self._jobs: queue.Queue[Callable[[], None]] = queue.Queue()
         self._thread: threading.Thread | None = None
 
+    def _claim(self) -> bool:
+        """Have the folder for this run alone; False if another run of this process writes into it."""
+        other = _CLAIMED.get(self.folder)
+        if self.folder == DEFAULT_CACHE_DIR.absolute() and other not in (None, self):
+            numbers = itertools.count(2)
+            while other not in (None, self):  # nobody has asked for this very one
+                self.folder = DEFAULT_CACHE_DIR.absolute().with_name(f"{DEFAULT_CACHE_DIR}-{next(numbers)}")
+                other = _CLAIMED.get(self.folder)
+        if other not in (None, self):
+            self.error = f"nothing is kept: {self.folder} is used by another session whose loop goes on"
+            return False
+        _CLAIMED[self.folder] = self
+        return True
+
+    def release(self) -> None:
+        """Its run is over."""
+        if _CLAIMED.get(self.folder) is self:
+            del _CLAIMED[self.folder]
+
     def _put_aside(self) -> None:
         """A new run: states of an earlier one make room."""
         if not self.folder.is_dir():
             return
         remove_leftovers(self.folder)
-        old = list(self.folder.glob(f"epoch-*{SUFFIX}"))
+        old = [path for suffix in (SUFFIX, LATE) for path in self.folder.glob(f"epoch-*{suffix}")]
         if old:
             aside = self.folder / PREVIOUS
             shutil.rmtree(aside, ignore_errors=True)
@@ -73,7 +105,7 @@ class EpochCache:
         if self.folder.is_dir():
             remove_leftovers(self.folder)
             with self._lock:
-                self._begun = True
+                self._begun = self._adopted = True
                 found = {_epoch_of(path): path for path in self.folder.glob(f"epoch-*{SUFFIX}")}
                 found.pop(-1, None)
                 self._epochs = set(found)
@@ -100,14 +132,17 @@ class EpochCache:
             return epoch in self._epochs or epoch in self._pending
 
     def save(self, epoch: int, content: dict[str, Any]) -> bool:
-        """Have a state written; it must not change any more. False if the disk is behind with others."""
+        """Have a state written; it must not change any more. False, with an `error`, if that cannot be."""
+        if not self._claim():
+            return False
         size = _size(content)
         with self._lock:
             waiting = sum(map(_size, self._pending.values()))
             if waiting and waiting + size > WAITING_BYTES:
                 self.error = f"epoch {epoch} was not kept: the disk is slower than the epochs before it"
                 return False
-            self._pending[epoch] = content
+            self._pending[epoch] = content = {**content, "run": self._run}
+            self._late.pop(epoch, None)
             begun, self._begun = self._begun, True
         if not begun:
             self._submit(self._put_aside)
@@ -117,14 +152,8 @@ class EpochCache:
     def add(self, epoch: int, key: str, value: Any) -> None:
         """Add to a state that was saved: what became known of its moment only later."""
         with self._lock:
-            pending = self._pending.get(epoch)
-        if pending is None:
-            pending = self.load(epoch)
-        # Another one: the writer may be at work on this one, and tells by it whether it is done.
-        pending = {**pending, "late": {**pending.get("late", {}), key: value}}
-        with self._lock:
-            self._pending[epoch] = pending
-        self._submit(lambda: self._write(epoch))
+            late = self._late[epoch] = {**self._late.get(epoch, {}), key: value}
+        self._submit(lambda: write_file(self._late_path(epoch), {"run": self._run, "late": late}))
 
     def load(self, epoch: int) -> Any:
         """The state of an epoch; raises `TimeTravelError`."""
@@ -135,7 +164,21 @@ class EpochCache:
         content = read_file(self.path(epoch))
         if not isinstance(content, dict) or "state" not in content or content.get("epoch") != epoch:
             raise TimeTravelError(f"{self.path(epoch)} is no state of the beginning of epoch {epoch}")
+        if not self._adopted and content.get("run") != self._run:
+            raise TimeTravelError(f"{self.path(epoch)} is of another run, which writes into the same folder")
         return content
+
+    def late(self, epoch: int) -> dict[str, Any]:
+        """What was added to the state of an epoch."""
+        with self._lock:
+            known = self._late.get(epoch)
+        if known is not None:
+            return known
+        try:
+            content = read_file(self._late_path(epoch))
+        except TimeTravelError:
+            return {}
+        return dict(content["late"]) if isinstance(content, dict) else {}
 
     def drop_after(self, epoch: int) -> None:
         """Forget later epochs: they belong to a future that will not come again."""
@@ -200,8 +243,13 @@ class EpochCache:
         with self._lock:
             self._epochs.discard(epoch)
             self._pending.pop(epoch, None)
-        with contextlib.suppress(OSError):
-            self.path(epoch).unlink()
+            self._late.pop(epoch, None)
+        for path in (self.path(epoch), self._late_path(epoch)):
+            with contextlib.suppress(OSError):
+                path.unlink()
+
+    def _late_path(self, epoch: int) -> Path:
+        return self.path(epoch).with_suffix(LATE)
 
 
 def _size(content: Any) -> int:

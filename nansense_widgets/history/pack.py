@@ -53,7 +53,9 @@ def pack(value: Any, place: str) -> Any:
 
 
 def unpack(value: Any) -> Any:
-    """What was packed. Tensors are those of `value`."""
+    """What was packed. Tensors are copies: who gets them may keep and change them."""
+    if isinstance(value, torch.Tensor):
+        return value.clone()
     if isinstance(value, dict):
         return type(value)((key, unpack(entry)) for key, entry in value.items())
     if isinstance(value, list):

@@ -8,10 +8,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.data import DataLoader, Dataset, Sampler
 
 from nansense_widgets.history.pack import pack, unpack
 
 __all__ = ["generators_of", "restore_generator", "restore_random", "take_generator", "take_random"]
+
+DEEPEST = 6
+"""Datasets inside datasets that are gone into."""
+
+MOST_DATASETS = 256
+
+_HOLDERS = (Dataset, Sampler, DataLoader)
+
+_TRANSFORMS = ("transform", "transforms", "target_transform", "collate_fn")
 
 Generator = torch.Generator | np.random.Generator | np.random.RandomState | random.Random
 
@@ -42,20 +52,34 @@ def restore_random(state: dict[str, Any]) -> None:
 
 
 def generators_of(loader: Any) -> Iterator[tuple[str, Generator]]:
-    """Generators that a loader draws from: its own, and those that its samplers and its dataset hold."""
+    """Generators that a loader draws from: its own, and those that its samplers and datasets hold.
+
+    Datasets inside datasets (`Subset`, `ConcatDataset`, `random_split`) are gone into, and what they hold as
+    `transform`, `transforms`, `target_transform` or `collate_fn`.
+    """
     seen: set[int] = set()
-    for place in ("", "sampler", "batch_sampler", "batch_sampler.sampler", "dataset", "dataset.transform"):
-        owner = loader
-        for part in filter(None, place.split(".")):
-            owner = getattr(owner, part, None)
-        try:
-            held = dict(vars(owner))
-        except TypeError:
-            continue
-        for name, value in held.items():
-            if isinstance(value, Generator) and id(value) not in seen:
+    waiting: list[tuple[str, Any, int]] = [("", loader, 0)]
+    while waiting:
+        place, owner, depth = waiting.pop(0)
+        for name, value in _held(owner):
+            path = f"{place}.{name}" if place else name
+            if id(value) in seen:
+                continue
+            if isinstance(value, Generator):
                 seen.add(id(value))
-                yield ".".join(filter(None, (place, name))), value
+                yield path, value
+            elif depth < DEEPEST and (isinstance(value, _HOLDERS) or name in _TRANSFORMS):
+                seen.add(id(value))
+                waiting.append((path, value, depth + 1))
+            elif depth < DEEPEST and isinstance(value, (list, tuple)) and len(value) <= MOST_DATASETS:
+                inner = [(f"{path}[{at}]", one) for at, one in enumerate(value) if isinstance(one, _HOLDERS)]
+                waiting += [(where, one, depth + 1) for where, one in inner]
+
+
+def _held(owner: Any) -> list[tuple[str, Any]]:
+    """Attributes as they lie there: no property of the user's is asked."""
+    held = getattr(owner, "__dict__", None)
+    return list(held.items()) if isinstance(held, dict) else []
 
 
 def take_generator(generator: Generator) -> Any:

@@ -10,15 +10,9 @@ from typing import Any, Protocol
 
 from nansense_widgets.errors import TimeTravelError, TimeTravelJump
 from nansense_widgets.history.cache import EpochCache
+from nansense_widgets.history.loaders import LoaderStates
 from nansense_widgets.history.pack import UnstorableError
-from nansense_widgets.history.state import (
-    RunParts,
-    loader_state,
-    restore_loader,
-    restore_state,
-    state_problems,
-    take_state,
-)
+from nansense_widgets.history.state import RunParts, restore_state, state_problems, take_state
 
 __all__ = ["EpochRange", "RestorerHost", "TimeTravelStatus", "TrainingRestorer"]
 
@@ -100,8 +94,7 @@ class TrainingRestorer:
         self._used = False
         self._taken: tuple[int, dict[str, Any]] | None = None
         self._epoch = start_epoch
-        self._loaders: dict[str, Any] = {}
-        """States of loaders that come again in this epoch, by phase and number."""
+        self._loaders = LoaderStates()
         self._seen: dict[str, int] = {}
         self.note = ""
         """Why an epoch could not be kept, else empty."""
@@ -136,11 +129,16 @@ class TrainingRestorer:
     def iter_epochs(self) -> Iterator[int]:
         """The epochs of the run; after a jump, its target comes again."""
         epoch = self._start
-        while (total := self._total()) is None or epoch < total:
-            self._begin(epoch)
-            yield epoch
-            epoch = epoch + 1 if self._target is None else self._target
-        self._finished = True
+        try:
+            while (total := self._total()) is None or epoch < total:
+                self._begin(epoch)
+                yield epoch
+                if (jump := self._asked()) is not None:  # asked outside of a restore point
+                    self.go_back(jump)
+                epoch = epoch + 1 if self._target is None else self._target
+            self._finished = True
+        finally:
+            self._cache.release()
 
     def go_back(self, epoch: int) -> None:
         """The epoch that begins next is this one, from its kept state."""
@@ -155,8 +153,6 @@ class TrainingRestorer:
         self._guards += 1
         try:
             yield self
-            if self._host is not None and (epoch := self._host.take_jump()) is not None:
-                self.go_back(epoch)
         except TimeTravelJump as jump:
             self.go_back(jump.epoch)
         finally:
@@ -193,6 +189,7 @@ class TrainingRestorer:
             return True
         if error is None:
             self._finished = True
+        self._cache.release()
         return False
 
     def save_epoch_start(self, epoch: int) -> None:
@@ -203,20 +200,19 @@ class TrainingRestorer:
     # ------------------------------------------------------------ loaders
 
     def loader_begins(self, phase: str, loader: Any) -> None:
-        """A loader is about to be iterated: put its generators back after a jump, else remember them."""
+        """A loader is about to be iterated: after a jump put it back if that is still to be done."""
         if not self._used:
             self._taken = None  # nobody will go back: its memory is not to be kept
         number = self._seen.get(phase, 0)
         self._seen[phase] = number + 1
-        key = f"{phase} {number}"
-        state = self._loaders.pop(key, None)
-        if state is not None:
-            restore_loader(loader, state)
-        elif self._used and self._epoch in self._cache:
-            # Its state now is that of the beginning of the epoch: what else would have drawn from it?
-            found = loader_state(loader)
-            if found["generators"] or "own" in found:
-                self._cache.add(self._epoch, key, found)
+        try:
+            self._loaders.begins(f"{phase} {number}", loader, self._add_late)
+        except Exception as error:  # noqa: BLE001  a loader of the user's own; never an error in his loop
+            self.note = f"the loader of phase {phase!r} will not come again as it was: {_said(error)}"
+
+    def _add_late(self, key: str, state: Any) -> None:
+        if self._used and self._epoch in self._cache:
+            self._cache.add(self._epoch, key, state)
 
     # ------------------------------------------------------------ parts
 
@@ -227,6 +223,9 @@ class TrainingRestorer:
         content = self._cache.load(epoch)
         if problems := state_problems(self._host.parts(), content["state"]):
             raise TimeTravelError(f"{self._cache.path(epoch)} does not fit: {'; '.join(problems)}")
+
+    def _asked(self) -> int | None:
+        return None if self._host is None else self._host.take_jump()
 
     def _total(self) -> int | None:
         return None if self._host is None else self._host.total_epochs()
@@ -244,7 +243,7 @@ class TrainingRestorer:
         if target is not None:
             content = self._cache.load(target)
             restore_state(self._host.parts(), content["state"])
-            self._loaders = dict(content.get("late", {}))
+            self._loaders.restore({**content["loaders"], **self._cache.late(target)})
             self._host.rewound(target)
         self._host.at_epoch(epoch)
         if target is None and (self._used or self._start == epoch):
@@ -254,20 +253,21 @@ class TrainingRestorer:
         if self._host is None:
             return
         try:
-            state = take_state(self._host.parts())
-        except UnstorableError as error:
-            self.note = f"epoch {epoch} was not kept: {error}"
-            return
+            state, loaders = take_state(self._host.parts()), self._loaders.take()
         except Exception as error:  # noqa: BLE001  never an error in the user's loop
-            self.note = f"epoch {epoch} was not kept: {type(error).__name__}: {error}"
+            self.note = f"epoch {epoch} was not kept: {_said(error)}"
             return
         self.note = ""
-        self._taken = (epoch, {"epoch": epoch, "state": state})
+        self._taken = (epoch, {"epoch": epoch, "state": state, "loaders": loaders})
 
     def _commit(self) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             self._cache.save(*taken)
+
+
+def _said(error: Exception) -> str:
+    return str(error) if isinstance(error, UnstorableError) else f"{type(error).__name__}: {error}"
 
 
 class EpochRange:

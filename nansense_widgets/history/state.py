@@ -14,15 +14,9 @@ from torch.optim import Optimizer
 from nansense_widgets.capture.values import unobserved
 from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.pack import pack, unpack
-from nansense_widgets.history.random_state import (
-    generators_of,
-    restore_generator,
-    restore_random,
-    take_generator,
-    take_random,
-)
+from nansense_widgets.history.random_state import restore_random, take_random
 
-__all__ = ["RunParts", "loader_state", "restore_loader", "restore_state", "state_problems", "take_state"]
+__all__ = ["RunParts", "restore_state", "state_problems", "take_state"]
 
 
 @dataclass
@@ -104,6 +98,10 @@ def state_problems(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
             found.append(f"parameter {name} is {_said(tensor)} there and {_said(here)} here")
         if len(found) > 3:
             return [*found[:3], "and more"]
+    modules = dict(parts.model.named_modules())
+    gone = sorted(name for name in state["model"]["buffers"] if name.rpartition(".")[0] not in modules)
+    if gone:
+        found.append(f"this model has no module for the buffer {_some(gone)}")
     for what, here_now, there in (
         ("optimizers", parts.optimizers, state["optimizers"]),
         ("schedulers", parts.schedulers, state["schedulers"]),
@@ -199,8 +197,11 @@ def _take_optimizer(optimizer: Optimizer, place: str) -> dict[str, Any]:
         return {"class": kind.__name__, "own": pack(optimizer.state_dict(), place)}
     # Not by `state_dict`: loading casts the state to the dtype of its parameter, and makes new tensors.
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    held: dict[Any, Any] = optimizer.state
+    others = {key: value for key, value in held.items() if not isinstance(key, torch.Tensor)}
     return {
         "class": kind.__name__,
+        "others": pack(others, f"{place}, state"),
         "sizes": [len(group["params"]) for group in optimizer.param_groups],
         "groups": [
             pack({key: value for key, value in group.items() if key != "params"}, f"{place}, group {at}")
@@ -237,6 +238,10 @@ def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
                 device = before.device if isinstance(before, torch.Tensor) else torch.device("cpu")
                 value = _like(before if isinstance(before, torch.Tensor) else None, value, device)  # noqa: PLW2901
             group[key] = value
+    held: dict[Any, Any] = optimizer.state
+    for key in [key for key in held if not isinstance(key, torch.Tensor)]:
+        del held[key]
+    held.update(unpack(saved["others"]))
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for at, parameter in enumerate(ordered):
         kept = saved["state"].get(at)
@@ -263,32 +268,6 @@ def _device(name: str | None, parameter: torch.Tensor) -> torch.device:
     if name is None or torch.device(name).type not in ("cpu", parameter.device.type):
         return parameter.device
     return torch.device("cpu") if name == "cpu" else parameter.device
-
-
-# ---------------------------------------------------------------- loaders
-
-
-def loader_state(loader: Any) -> dict[str, Any]:
-    """Generators of a loader, and its own state if it has `state_dict`, before it is iterated."""
-    state: dict[str, Any] = {"generators": {name: take_generator(one) for name, one in generators_of(loader)}}
-    for name in ("", "sampler", "batch_sampler", "dataset"):
-        owner = getattr(loader, name, None) if name else loader
-        take, load = getattr(owner, "state_dict", None), getattr(owner, "load_state_dict", None)
-        if callable(take) and callable(load):
-            state.setdefault("own", {})[name] = pack(take(), f"loader.{name}".rstrip("."))
-    return state
-
-
-def restore_loader(loader: Any, state: Mapping[str, Any]) -> None:
-    """Put them back, as far as the loader still has them."""
-    for name, generator in generators_of(loader):
-        if name in state["generators"]:
-            restore_generator(generator, state["generators"][name])
-    for name, kept in state.get("own", {}).items():
-        owner = getattr(loader, name, None) if name else loader
-        load = getattr(owner, "load_state_dict", None)
-        if callable(load):
-            load(unpack(kept))
 
 
 def _said(tensor: torch.Tensor) -> str:

@@ -135,6 +135,11 @@ class RunControl:
             self._changed.notify_all()
         self._on_change()
 
+    @property
+    def jumps(self) -> bool:
+        """Whether the loop is to go back, as soon as it can."""
+        return self._jump is not None
+
     def take_jump(self) -> int | None:
         """Where the loop is to go back to, if it is; the caller makes it go."""
         with self._changed:

@@ -21,11 +21,16 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "momentum": (0.0, math.inf, "at least 0"),
     "eps": (0.0, math.inf, "at least 0"),
     "betas": (0.0, 1.0, "in [0, 1)"),
+    "d": (1.0, math.inf, "at least 1"),
 }
 """What torch's optimizers take when they are made; afterwards nobody checks."""
 
-_WHOLE = frozenset({"max_iter", "max_eval", "history_size"})
-"""Settings of LBFGS that are counts. Others that are whole numbers (`momentum=0`) need not remain it."""
+_FRACTIONS = frozenset(_RANGES) - {"d"} | {"dampening", "alpha", "rho", "lr_decay", "momentum_decay", "lambd"}
+"""Settings that are often written as whole numbers (`momentum=0`) and need not remain it. Others that are
+whole numbers count something."""
+
+_FIXED = frozenset({"history_size"})
+"""Settings that decide how large the optimizer's state is."""
 
 _HIDDEN = ("initial_lr",)
 """Written into the groups by schedulers, for their own use."""
@@ -108,8 +113,8 @@ class Change:
         low, high, said = _RANGES.get(name.partition("[")[0], (-math.inf, math.inf, ""))
         if not low <= number < high:
             raise ValueError(f"value={value!r}: {name} must be {said}")
-        if name in _WHOLE and not number.is_integer():
-            raise ValueError(f"value={value!r}: {name} must be a whole number")
+        for at, index in having:
+            _check_change(optimizers[at], optimizers[at].param_groups[index], name, number)
         return Change(name, number, tuple(having))
 
     def make(self, optimizers: Sequence[Optimizer]) -> list[tuple[int, int, float]]:
@@ -125,6 +130,25 @@ class Change:
             _write(group, self.name, self.value)
             changed.append((at, index, before))
         return changed
+
+
+def _check_change(optimizer: Optimizer, group: dict[str, Any], name: str, number: float) -> None:
+    """Refuse what would end the loop in the optimizer's next step."""
+    if name in _FIXED:
+        raise ValueError(f"name={name!r}: {type(optimizer).__name__} has made its state for {group[name]!r}")
+    if _is_count(group, name) and not number.is_integer():
+        raise ValueError(f"value={number!r}: {name} must be a whole number, as {_raw(group, name)!r} is")
+    if name == "momentum" and not isinstance(optimizer, torch.optim.SGD):
+        before = float(group[name])
+        if (before == 0) != (number == 0):
+            raise ValueError(
+                f"value={number!r}: {type(optimizer).__name__} began with momentum={before:g}, and keeps a "
+                "buffer for it or not: it can be changed, but not between zero and others"
+            )
+
+
+def _is_count(group: dict[str, Any], name: str) -> bool:
+    return isinstance(_raw(group, name), int) and name.partition("[")[0] not in _FRACTIONS
 
 
 def _numbers_of(group: dict[str, Any]) -> list[tuple[str, float]]:
@@ -156,7 +180,7 @@ def _write(group: dict[str, Any], name: str, value: float) -> None:
         with torch.no_grad():
             before.fill_(value)
         return
-    new: Any = int(value) if name in _WHOLE else value
+    new: Any = int(value) if _is_count(group, name) else value
     entry = _ENTRY.fullmatch(name)
     if entry is None:
         group[name] = new

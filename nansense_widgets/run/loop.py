@@ -57,6 +57,8 @@ class BatchLoop:
         """Hears the kernel's messages, for a loop on the kernel's main thread; else None."""
         self.on_unattended: Callable[[], None] = lambda: control.go(Mode.DETACH)
         self.on_exhausted: Callable[[], None] = lambda: None
+        self.catches_jumps: Callable[[], bool] = lambda: False
+        """Whether the loop is inside a restore point; elsewhere a jump waits."""
         self.on_loader: Callable[[str, Any], None] = lambda *_: None
         """Called with phase and loader before the loader is iterated."""
         self.owner: threading.Thread | None = None
@@ -87,12 +89,10 @@ class BatchLoop:
             ends = self.control.mode is Mode.UNTIL_END and self.position is not None
             if not ends or self._paused_after_it:
                 break
-            try:
-                self._pause(lambda: True)
-            except TimeTravelJump as jump:
-                source.go_back(jump.epoch)
-            else:
+            self._pause(lambda: True)
+            if (jump := self.control.take_jump()) is None:
                 break
+            source.go_back(jump)
         self.on_exhausted()
 
     def at_epoch(self, epoch: int) -> None:
@@ -116,32 +116,35 @@ class BatchLoop:
             # Of an IterableDataset's loader it raises; whatever it raises, the loop would not have asked.
             with suppress(Exception):
                 self.schedule.expect(phase, len(loader))
-        number = -1
-        for item in items:  # no `enumerate`: it keeps the last item alive
-            number += 1
-            held = [item]
-            del item  # the loop's own variable is to be the only one that keeps a batch alive
-            if self.control.closed and not self._is_ours():
-                yield held.pop()  # released by `close()`: the loop is the user's own, and goes on unwatched
-                continue
-            self.begin(phase, here, LoaderItem(held[0], loader, number))
-            try:
-                yield held.pop()
-            except GeneratorExit:
-                # `break`, or an exception on its way through the loop's body: which of the two cannot
-                # be told here, so the pause that is due waits for the next batch, if there is one.
-                caller = inspect.currentframe()
-                caller = None if caller is None else caller.f_back
-                self._left_at = None if caller is None else (id(caller), caller.f_lineno)
-                self.end(complete=False)
-                self._broke_off = (phase, here)
-                del caller
-                raise
-            except BaseException:  # thrown into the iterator
-                self.end(complete=False)
-                raise
-            self.end(complete=True)
-        self.schedule.record_phase_length(phase, here)
+        try:
+            number = -1
+            for item in items:  # no `enumerate`: it keeps the last item alive
+                number += 1
+                held = [item]
+                del item  # the loop's own variable is to be the only one that keeps a batch alive
+                if self.control.closed and not self._is_ours():
+                    yield held.pop()  # released by `close()`: the loop is the user's own and goes on
+                    continue
+                self.begin(phase, here, LoaderItem(held[0], loader, number))
+                try:
+                    yield held.pop()
+                except GeneratorExit:
+                    # `break`, or an exception on its way through the loop's body: which of the two cannot
+                    # be told here, so the pause that is due waits for the next batch, if there is one.
+                    caller = inspect.currentframe()
+                    caller = None if caller is None else caller.f_back
+                    self._left_at = None if caller is None else (id(caller), caller.f_lineno)
+                    self.end(complete=False)
+                    self._broke_off = (phase, here)
+                    del caller
+                    raise
+                except BaseException:  # thrown into the iterator
+                    self.end(complete=False)
+                    raise
+                self.end(complete=True)
+            self.schedule.record_phase_length(phase, here)
+        finally:
+            self.observer.rest()  # nothing stays installed after the last one
 
     @contextmanager
     def batch(self, phase: str, epoch: int | None, item: LoaderItem | None = None) -> Iterator[None]:
@@ -152,11 +155,14 @@ class BatchLoop:
         self.begin(phase, self._epoch if epoch is None else epoch, item)
         del item  # the loop's own variable is to be the only one that keeps a batch alive
         try:
-            yield
-        except BaseException:
-            self.end(complete=False)
-            raise
-        self.end(complete=True)
+            try:
+                yield
+            except BaseException:
+                self.end(complete=False)
+                raise
+            self.end(complete=True)
+        finally:
+            self.observer.rest()
 
     # ------------------------------------------------------------ the two ends of a batch
 
@@ -304,7 +310,7 @@ class BatchLoop:
         before = self.control.pause_count
 
         def noted() -> bool:
-            if due():
+            if due() and not self.control.jumps:
                 self.events.add("pause", self.last, "paused")
                 return True
             return False
@@ -322,7 +328,7 @@ class BatchLoop:
         """Leave the user's loop if the session was closed, or if the run is to go back."""
         if self.control.closed and self._is_ours():
             raise LoopClosed("the session was closed")
-        if (epoch := self.control.take_jump()) is not None:
+        if self.catches_jumps() and (epoch := self.control.take_jump()) is not None:
             raise TimeTravelJump(epoch)
 
     def _is_ours(self) -> bool:

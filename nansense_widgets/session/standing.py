@@ -245,7 +245,8 @@ class Standing:
             self._capture.rewind_to_epoch(epoch)
         if left is not None:
             where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
-            text = f"went back to the beginning of epoch {epoch + 1} ({where})"
+            way = "back to the beginning of" if epoch <= left.epoch else "forward to an earlier run of"
+            text = f"went {way} epoch {epoch + 1} ({where})"
             self._run.loop.events.add("jump", None, text, epoch)
         self._hub.redraw()
 

@@ -140,6 +140,7 @@ class Training(Standing):
         self._capture.close()
         if self._restorer is not None:
             self._restorer.cache.flush(STATES_WAIT_S)
+            self._restorer.cache.release()
         if not keep_state:
             self._hub.keep_last_picture(then=self._release)
 

@@ -158,12 +158,15 @@ class Travel(Standing):
         kept, divides = checked_count("keep", keep), checked_count("every", every)
         if kept < 1:
             raise ValueError(f"keep={keep!r} must be at least 1")
+        if self._restorer is not None:
+            self._restorer.cache.release()
         cache = EpochCache(Path(cache_dir), kept, divides)
         restorer = TrainingRestorer(_Host(self), cache, start)
         if start:
             cache.adopt()
             restorer.check(start)
         self._run.loop.on_loader = restorer.loader_begins
+        self._run.loop.catches_jumps = lambda: restorer.is_guarded
         return restorer
 
 

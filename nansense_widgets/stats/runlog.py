@@ -83,6 +83,10 @@ class RunLog:
         """A batch begins."""
         self._position, self._optimizers = position, optimizers
 
+    def end(self) -> None:
+        """It is over; the optimizers are not kept alive."""
+        self._position, self._optimizers = None, ()
+
     def loss(self, number: int, loss: Number) -> None:
         """A backward pass of the open batch begins from `loss`; passes of a batch are counted from 0."""
         if self._position is None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -419,3 +421,215 @@ def test_wrong_arguments_and_places() -> None:
             loops += 1
     assert loops == 1
     assert off.time_travel_status().reason == "this session is disabled"
+
+
+def test_a_jump_waits_until_it_can_be_caught(tmp_path: Path) -> None:
+    """Validation lies outside of the restore point here: nothing may be raised there."""
+    session, _ = start_small()
+    seen: list[tuple[int, str]] = []
+
+    def loop() -> None:
+        for epoch in session.epochs(3, cache_dir=tmp_path / "cache"):
+            with session.restore_point():
+                for _ in session.batches(range(2), phase="train"):
+                    seen.append((epoch, "train"))
+            for _ in session.batches(range(2), phase="val"):
+                seen.append((epoch, "val"))
+
+    driver = Driver(session, loop)
+    for _ in range(2):
+        driver.do("step_batch")
+    assert driver.live == ("val", 0, 0)
+    driver.do("request_time_travel", 0)
+    assert seen == [(0, "train")] * 2 + [(0, "val")] * 2 + [(0, "train")]
+    driver.finish()
+    session.close()
+
+
+def test_loaders_come_again_wherever_they_are_used(tmp_path: Path) -> None:
+    """With generators of their own: one every other epoch, one over a subset, one made anew each epoch."""
+    torch.manual_seed(0)
+    data = torch.arange(12.0)
+    train = DataLoader(data, batch_size=4, shuffle=True, generator=torch.Generator().manual_seed(1))  # type: ignore[arg-type,var-annotated]
+    rare = DataLoader(data, batch_size=6, shuffle=True, generator=torch.Generator().manual_seed(2))  # type: ignore[arg-type,var-annotated]
+    inner = Pictures()
+    part = DataLoader(torch.utils.data.Subset(inner, range(6)), batch_size=3)
+    session, _ = start_small()
+    seen: list[tuple[int, list[Any]]] = []
+
+    def loop() -> None:
+        for epoch in session.epochs(4, cache_dir=tmp_path / "cache"):
+            with session.restore_point():
+                items: list[Any] = []
+                seen.append((epoch, items))
+                for x in session.batches(train, phase="train"):
+                    items.append(x.tolist())
+                if epoch % 2:
+                    for x in session.batches(rare, phase="val"):
+                        items.append(x.tolist())
+                for x, _ in session.batches(part, phase="part"):
+                    items.append(x.sum().item())
+                anew = DataLoader(data, shuffle=True, generator=torch.Generator().manual_seed(epoch))  # type: ignore[arg-type,var-annotated]
+                for x in session.batches(anew, phase="anew"):
+                    items.append(x.tolist())
+
+    driver = Driver(session, loop)
+    for _ in range(3):
+        driver.do("step_epoch")
+    for target in (2, 0, 1):
+        driver.do("request_time_travel", target)
+        driver.do("step_epoch")
+        driver.do("step_epoch") if target < 2 else None
+    driver.finish()
+    first: dict[int, list[Any]] = {}
+    for epoch, items in seen:
+        known = first.setdefault(epoch, items)
+        shorter = min(len(known), len(items))
+        assert items[:shorter] == known[:shorter], epoch
+        first[epoch] = max(known, items, key=len)
+    assert len(first) == 4
+    session.close()
+
+
+class OddLoader:
+    """A loader of the user's own in which everything goes wrong that can."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+
+    def __iter__(self) -> Any:
+        return iter(range(3))
+
+    @property
+    def sampler(self) -> Any:
+        raise ZeroDivisionError
+
+    def state_dict(self) -> Any:
+        if self.kind == "raises":
+            raise ZeroDivisionError
+        return {"function": print}
+
+    def load_state_dict(self, state: Any) -> None:
+        raise ZeroDivisionError
+
+
+@pytest.mark.parametrize("kind", ["raises", "unstorable"])
+def test_a_loader_whose_state_cannot_be_taken_is_told_and_training_goes_on(tmp_path: Path, kind: str) -> None:
+    session, _ = start_small()
+
+    def loop() -> int:
+        done = 0
+        for _ in session.epochs(2, cache_dir=tmp_path / "cache"):
+            with session.restore_point():
+                for _ in session.batches(OddLoader(kind), phase="train"):
+                    done += 1
+        return done
+
+    driver = Driver(session, loop)
+    assert "the loader of phase 'train' will not come again as it was" in session.time_travel_status().note
+    assert driver.finish() == 6
+    session.close()
+
+
+@pytest.mark.parametrize("harm", ["deleted", "a file", "elsewhere"])
+def test_a_folder_that_goes_away_ends_no_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program = Program(tmp_path, generator=True)
+    program.folder = Path("cache")
+    driver = Driver(program.session, program.loop)
+    driver.do("step_batch")
+    restorer = program.session._restorer  # noqa: SLF001
+    assert restorer is not None
+    assert restorer.cache.flush(TIMEOUT_S)
+    if harm == "elsewhere":
+        (tmp_path / "other").mkdir()
+        monkeypatch.chdir(tmp_path / "other")
+    else:
+        shutil.rmtree(tmp_path / "cache")
+        if harm == "a file":
+            (tmp_path / "cache").write_text("")
+    driver.do("step_epoch")
+    assert restorer.cache.flush(TIMEOUT_S)
+    note = program.session.time_travel_status().note
+    assert ("was not written" in note) == (harm == "a file"), note
+    driver.do("request_time_travel", 1) if harm != "a file" else None
+    driver.finish()
+    assert len(program.done) == EPOCHS + (harm != "a file")
+    program.session.close()
+
+
+def test_two_sessions_do_not_mix_their_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def begin(**chosen: Any) -> Driver:
+        session, _ = start_small()
+
+        def loop() -> None:
+            for _ in session.epochs(2, **chosen):
+                with session.restore_point():
+                    for _ in session.batches(range(2), phase="train"):
+                        pass
+
+        return Driver(session, loop)
+
+    def end(*drivers: Driver) -> None:
+        for driver in drivers:
+            driver.finish()
+            driver.session.close()
+
+    first, second = begin(), begin()
+    assert first.session.time_travel_status().folder == str(tmp_path / "nansense_cache")
+    assert second.session.time_travel_status().folder == str(tmp_path / "nansense_cache-2")
+    end(first, second)
+    # A folder that was asked for is not changed for another one.
+    first, second = begin(cache_dir="mine"), begin(cache_dir="mine")
+    assert first.session.time_travel_status().available
+    status = second.session.time_travel_status()
+    assert not status.available
+    assert "is used by another session whose loop goes on" in status.note
+    end(first, second)
+
+
+def test_buffers_of_modules_that_are_gone_are_told_before_anything_changes(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    driver = Driver(program.session, program.loop)
+    driver.do("step_epoch")
+    before = program.weights()
+    program.model[2] = nn.Identity()
+    with pytest.raises(TimeTravelError, match="has no"):
+        program.session.request_time_travel(0)
+    assert torch.equal(program.weights()[0], before[0])
+    driver.finish()
+    program.session.close()
+
+
+def test_a_tracked_object_may_keep_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Average:
+        def __init__(self) -> None:
+            self.value = torch.zeros(2)
+
+        def state_dict(self) -> Any:
+            return {"value": self.value}
+
+        def load_state_dict(self, state: Any) -> None:
+            self.value = state["value"]
+
+    monkeypatch.setattr("nansense_widgets.history.cache.write_file", lambda *_: time.sleep(0.2))
+    session, _ = start_small()
+    average = Average()
+    session.track("average", average)
+
+    def loop() -> None:
+        for _ in session.epochs(2, cache_dir=tmp_path / "cache"):
+            with session.restore_point():
+                for _ in session.batches(range(2), phase="train"):
+                    average.value += 1
+
+    driver = Driver(session, loop)
+    for _ in range(3):
+        driver.do("request_time_travel", 0)
+        assert average.value.tolist() == [1, 1]
+    driver.finish()
+    session.close()

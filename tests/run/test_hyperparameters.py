@@ -103,6 +103,36 @@ def test_without_optimizer_it_is_said_and_disabled_does_nothing() -> None:
     assert off.events == ()
 
 
+@pytest.mark.parametrize(
+    ("make", "name", "value", "said"),
+    [
+        (lambda p: torch.optim.RMSprop(p, momentum=0), "momentum", 0.9, "began with momentum=0"),
+        (lambda p: torch.optim.RMSprop(p, momentum=0.9), "momentum", 0, "but not between zero and others"),
+        (torch.optim.LBFGS, "history_size", 50, "LBFGS has made its state for 100"),
+        (torch.optim.LBFGS, "max_iter", 2.5, "max_iter must be a whole number, as 20 is"),
+        (torch.optim.Adafactor, "d", 0, "d must be at least 1"),
+        (
+            lambda p: torch.optim.SGD([{"params": p, "k": 5}], lr=1),
+            "k",
+            2.5,
+            "k must be a whole number, as 5 is",
+        ),
+    ],
+)
+def test_what_would_end_the_loop_in_the_next_step_is_refused(
+    make: Any, name: str, value: float, said: str
+) -> None:
+    model = small_model()
+    optimizer = make(list(model.parameters()))
+    session = nansense_widgets.start(model, optimizer=optimizer)
+    with pytest.raises(ValueError, match=re.escape(said)):
+        session.set_hyperparameter(name, value)
+    if name in ("max_iter", "k"):
+        session.set_hyperparameter(name, 3)
+        assert type(optimizer.param_groups[0][name]) is int
+    session.close()
+
+
 def test_a_change_while_training_runs_is_as_one_by_hand() -> None:
     """Bit for bit what the loop gives that changes its own optimizer after the third batch."""
     session, model, optimizer = small_training()

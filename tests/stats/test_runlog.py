@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import re
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 import nansense_widgets
 from nansense_widgets import Session
@@ -137,13 +140,15 @@ def test_several_losses_of_a_batch_are_told_apart_and_scales_taken_out() -> None
             loss, other = nn.functional.cross_entropy(out, y), out.square().mean()
             first.append(loss.item())
             second.append(other.item())
-            scaler.scale(loss).backward(retain_graph=True)
+            (scaler.scale(loss) / 2).backward(retain_graph=True)
             torch.autograd.backward([other, out], [None, torch.zeros_like(out)])
             scaler.step(optimizer)
             scaler.update()
 
     run(session, loop)
-    assert session.run_log.series("loss")["train"].values.tolist() == pytest.approx(first, rel=1e-6)
+    assert session.run_log.series("loss")["train"].values.tolist() == pytest.approx(
+        [value / 2 for value in first], rel=1e-6
+    )
     assert session.run_log.series("loss 2")["train"].values.tolist() == second
     assert session.run_log.names == ["loss", "lr", "loss 2"]
     session.close()
@@ -191,3 +196,90 @@ def test_learning_rates_of_many_groups_are_limited_and_it_is_said() -> None:
     assert names == [f"lr (SGD, group {i})" for i in range(1, 9)]
     assert session.run_log.notes == ("learning rates of the first 8 of 12 parameter groups",)
     session.close()
+
+
+def test_nothing_is_left_in_torch_however_a_loop_ends() -> None:
+    before = torch.autograd.backward
+    session, _, _ = small_training()
+
+    def fails() -> None:
+        for _ in session.batches(range(2), phase="train"):
+            raise ZeroDivisionError
+
+    session.detach()
+    session.launch(fails)
+    with pytest.raises(ZeroDivisionError):
+        session.wait(TIMEOUT_S)
+    assert torch.autograd.backward is before
+    session.close()
+
+    dropped, model, optimizer = small_training()
+    dropped.detach()
+    alive = weakref.ref(model)
+    for x, _ in dropped.batches(small_data(2), phase="train"):
+        model(x).sum().backward()
+        break
+    del dropped, model, optimizer, x
+    gc.collect()
+    assert alive() is None
+    assert torch.autograd.backward is before
+
+
+def test_what_others_put_in_its_place_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    session, _, _ = small_training()
+    before = torch.autograd.backward
+    calls: list[int] = []
+
+    def loop() -> None:
+        weight = torch.ones(1, requires_grad=True)
+        for batch in session.batches(range(3), phase="train"):
+            if batch == 1:
+                inner = torch.autograd.backward
+
+                def theirs(*args: Any, inner: Any = inner, **kwargs: Any) -> Any:
+                    calls.append(1)
+                    return inner(*args, **kwargs)
+
+                monkeypatch.setattr(torch.autograd, "backward", theirs)
+            weight.sum().backward()
+
+    run(session, loop)
+    assert torch.autograd.backward is not before
+    torch.ones(1, requires_grad=True).sum().backward()
+    assert len(calls) == 3
+    assert len(session.run_log.series("loss")["train"]) == 3
+    session.close()
+
+
+def test_a_compiled_step_is_seen_without_being_changed() -> None:
+    results = []
+    for enabled in (False, True):
+        torch.compiler.reset()
+        session, model, optimizer = small_training(enabled=enabled)
+
+        def step(
+            x: torch.Tensor, y: torch.Tensor, model: Any = model, optimizer: Any = optimizer
+        ) -> torch.Tensor:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        counter = CompileCounter()
+        compiled = torch.compile(step, backend=counter)
+        losses: list[float] = []
+
+        def loop(session: Session = session, compiled: Any = compiled, losses: list[float] = losses) -> None:
+            for x, y in session.batches(small_data(6), phase="train"):
+                losses.append(compiled(x, y).item())
+
+        if enabled:
+            run(session, loop)
+        else:
+            loop()
+        results.append((losses, counter.frame_count))
+        seen = session.run_log.series("loss")
+        session.close()
+        assert not enabled or seen["train"].values.tolist() == losses
+    assert results[0] == results[1]
