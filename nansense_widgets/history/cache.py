@@ -112,6 +112,11 @@ class EpochCache:
                 self._sizes = {epoch: _size_of_file(path) for epoch, path in found.items()}
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether its states may be of another process."""
+        return self._adopted
+
+    @property
     def epochs(self) -> list[int]:
         """Epochs that can be gone back to, in order."""
         with self._lock:

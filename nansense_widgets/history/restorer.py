@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -221,7 +221,11 @@ class TrainingRestorer:
         if self._host is None:
             return
         content = self._cache.load(epoch)
-        if problems := state_problems(self._host.parts(), content["state"]):
+        try:
+            problems = state_problems(self._host.parts(), content["state"], foreign=self._cache.is_foreign)
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise TimeTravelError(f"{self._cache.path(epoch)} holds no state: {_said(error)}") from error
+        if problems:
             raise TimeTravelError(f"{self._cache.path(epoch)} does not fit: {'; '.join(problems)}")
 
     def _asked(self) -> int | None:
@@ -245,9 +249,20 @@ class TrainingRestorer:
             restore_state(self._host.parts(), content["state"])
             self._loaders.restore({**content["loaders"], **self._cache.late(target)})
             self._host.rewound(target)
+            self.note = self._not_put_back(content["state"]["tracked"])
         self._host.at_epoch(epoch)
         if target is None and (self._used or self._start == epoch):
             self._take(epoch)
+
+    def _not_put_back(self, saved: Mapping[str, Any]) -> str:
+        here = {} if self._host is None else self._host.parts().tracked
+        unknown = [name for name in here if name not in saved]
+        unused = [name for name in saved if name not in here]
+        notes = (
+            [f"{', '.join(unknown)} was not tracked yet in that epoch and stays as it is"] if unknown else []
+        )
+        notes += [f"the state of {', '.join(unused)} is not used: track() it first"] if unused else []
+        return "; ".join(notes)
 
     def _take(self, epoch: int) -> None:
         if self._host is None:

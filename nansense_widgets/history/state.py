@@ -77,8 +77,12 @@ def restore_state(parts: RunParts, state: Mapping[str, Any]) -> None:
         restore_random(state["random"])
 
 
-def state_problems(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
-    """Why a state is not one of these parts; empty if it is."""
+def state_problems(parts: RunParts, state: Mapping[str, Any], *, foreign: bool = False) -> list[str]:
+    """Why a state is not one of these parts; empty if it is.
+
+    Of a `foreign` one, from another process, buffers have to have the shapes of those here; in a run that goes
+    on they may have changed.
+    """
     found: list[str] = []
     saved = state["model"]["parameters"]
     parameters = dict(parts.model.named_parameters())
@@ -102,6 +106,10 @@ def state_problems(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
     gone = sorted(name for name in state["model"]["buffers"] if name.rpartition(".")[0] not in modules)
     if gone:
         found.append(f"this model has no module for the buffer {_some(gone)}")
+    for name, buffer in parts.model.named_buffers() if foreign else ():
+        kept = state["model"]["buffers"].get(name)
+        if kept is not None and (kept.shape != buffer.shape or kept.dtype != buffer.dtype):
+            found.append(f"buffer {name} is {_said(kept)} there and {_said(buffer)} here")
     for what, here_now, there in (
         ("optimizers", parts.optimizers, state["optimizers"]),
         ("schedulers", parts.schedulers, state["schedulers"]),

@@ -16,6 +16,7 @@ from torch.utils.data import DataLoader, Dataset
 
 import nansense_widgets
 from nansense_widgets import Session, SessionStateError, TimeTravelError
+from nansense_widgets.history.files import read_file, write_file
 from tests.driver import TIMEOUT_S, Driver, small_model, start_small
 
 EPOCHS = 4
@@ -633,3 +634,33 @@ def test_a_tracked_object_may_keep_what_it_is_given(tmp_path: Path, monkeypatch:
         assert average.value.tolist() == [1, 1]
     driver.finish()
     session.close()
+
+
+def test_what_was_not_tracked_in_time_is_told(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    driver = Driver(program.session, program.loop)
+    driver.do("step_epoch")
+    program.session.track("late", nn.Linear(1, 1))
+    driver.do("request_time_travel", 0)
+    note = program.session.time_travel_status().note
+    assert note == "late was not tracked yet in that epoch and stays as it is"
+    driver.finish()
+    program.session.close()
+
+
+def test_files_with_other_contents_are_refused(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    driver = Driver(program.session, program.loop)
+    for _ in range(2):
+        driver.do("step_epoch")
+    restorer = program.session._restorer  # noqa: SLF001
+    assert restorer is not None
+    assert restorer.cache.flush(TIMEOUT_S)
+    path = restorer.cache.path(0)
+    content = read_file(path)
+    for harm in ({"state": {}}, {"state": {"model": 3}}, {"epoch": 7}, {"run": "other"}):
+        write_file(path, {**content, **harm})
+        with pytest.raises(TimeTravelError, match=r"epoch-000000\.state"):
+            program.session.request_time_travel(0)
+    driver.finish()
+    program.session.close()
