@@ -112,6 +112,12 @@ class EpochCache:
                 self._sizes = {epoch: _size_of_file(path) for epoch, path in found.items()}
 
     @property
+    def kept(self) -> str:
+        """Which epochs are kept, in words."""
+        older = f", and every {self._every}th before" if self._every else ""
+        return f"The newest {self._keep} are kept{older}."
+
+    @property
     def is_foreign(self) -> bool:
         """Whether its states may be of another process."""
         return self._adopted

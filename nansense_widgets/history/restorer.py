@@ -28,6 +28,7 @@ class TimeTravelStatus:
         total_epochs: epochs of the run; 0 while that is not known.
         disk_bytes: what the states take on disk.
         folder: where they are.
+        kept: which epochs are kept, in words.
         note: what went wrong in keeping states, else empty.
     """
 
@@ -37,6 +38,7 @@ class TimeTravelStatus:
     total_epochs: int
     disk_bytes: int = 0
     folder: str = ""
+    kept: str = ""
     note: str = ""
 
 
@@ -258,10 +260,11 @@ class TrainingRestorer:
         here = {} if self._host is None else self._host.parts().tracked
         unknown = [name for name in here if name not in saved]
         unused = [name for name in saved if name not in here]
-        notes = (
-            [f"{', '.join(unknown)} was not tracked yet in that epoch and stays as it is"] if unknown else []
-        )
-        notes += [f"the state of {', '.join(unused)} is not used: track() it first"] if unused else []
+        notes = []
+        if unknown:
+            notes.append(f"{', '.join(unknown)} was not tracked yet in that epoch and stays as it is")
+        if unused:
+            notes.append(f"the state of {', '.join(unused)} is not used: track() it first")
         return "; ".join(notes)
 
     def _take(self, epoch: int) -> None:

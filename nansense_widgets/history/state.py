@@ -80,8 +80,8 @@ def restore_state(parts: RunParts, state: Mapping[str, Any]) -> None:
 def state_problems(parts: RunParts, state: Mapping[str, Any], *, foreign: bool = False) -> list[str]:
     """Why a state is not one of these parts; empty if it is.
 
-    Of a `foreign` one, from another process, buffers have to have the shapes of those here; in a run that goes
-    on they may have changed.
+    Of a `foreign` one, from another process, buffers have to have the shapes of those here; in a run that
+    goes on they may have changed.
     """
     found: list[str] = []
     saved = state["model"]["parameters"]

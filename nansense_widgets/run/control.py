@@ -40,6 +40,7 @@ class RunControl:
         self._owes_pause = False
         self._has_work = False
         self._jump: int | None = None
+        self._pauses_after_jump = False
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -130,6 +131,7 @@ class RunControl:
         with self._changed:
             self._steered_from.add(threading.get_ident())
             self._jump = epoch
+            self._pauses_after_jump = self._paused
             self._resume = self._resume or self._paused
             self._paused = False
             self._changed.notify_all()
@@ -144,6 +146,8 @@ class RunControl:
         """Where the loop is to go back to, if it is; the caller makes it go."""
         with self._changed:
             epoch, self._jump = self._jump, None
+            # Who was paused stands before the first batch then, and may change something for it.
+            self._owes_pause = self._owes_pause or (epoch is not None and self._pauses_after_jump)
             return epoch
 
     def close(self) -> None:

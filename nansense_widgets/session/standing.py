@@ -240,7 +240,7 @@ class Standing:
         left = self._run.loop.last
         self._run.loop.rewind_to_epoch(epoch)
         self._stats.rewind_to_epoch(epoch)
-        self._log.rewind_to_epoch(epoch)
+        self._log.rewind_to_epoch(epoch, gap=left is not None and epoch > left.epoch)
         if self._capture is not None:
             self._capture.rewind_to_epoch(epoch)
         if left is not None:

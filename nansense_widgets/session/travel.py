@@ -108,7 +108,7 @@ class Travel(Standing):
     def request_time_travel(self, epoch: int) -> None:
         """Go back to the beginning of an epoch: at once if training is paused, else at the next batch.
 
-        A paused run stops again in the first batch of that epoch; a running one goes on.
+        A run that was paused stands before the first batch of that epoch then; a running one goes on.
 
         Args:
             epoch: one of `time_travel_status().cached_epochs`.
@@ -137,7 +137,9 @@ class Travel(Standing):
         known = tuple(epoch for epoch in cache.epochs if not total or epoch < total)
         reason = self._why_not() or ("" if known else "no epoch has been kept yet")
         note = restorer.note or cache.error
-        return TimeTravelStatus(not reason, reason, known, total, cache.nbytes, str(cache.folder), note)
+        return TimeTravelStatus(
+            not reason, reason, known, total, cache.nbytes, str(cache.folder), cache.kept, note
+        )
 
     def _why_not(self) -> str:
         restorer = self._restorer

@@ -141,11 +141,13 @@ class RunLog:
         for (_, name, _), one in series.items():
             yield "run log", name, one.nbytes
 
-    def rewind_to_epoch(self, epoch: int) -> None:
-        """Forget this epoch and those after it."""
+    def rewind_to_epoch(self, epoch: int, *, gap: bool = False) -> None:
+        """Forget this epoch and those after it; with a `gap`, what comes does not follow what is there."""
         with self._lock:
             for series in self._series.values():
                 series.drop_from(epoch)
+                if gap:
+                    series.end_here()
 
     def restart(self) -> None:
         """Another run begins."""

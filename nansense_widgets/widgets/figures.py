@@ -76,8 +76,10 @@ class FigureSpec:
     """Its values are counts."""
     marks: tuple[Mark, ...] = ()
     """What happened meanwhile."""
+    begin: float | None = None
+    """Where its axis begins at the latest, in epochs counted from 0; None: with its lines."""
     end: float = 0
-    """Where its axis ends at least, in epochs counted from 0."""
+    """Where it ends at least."""
 
     @property
     def newest_text(self) -> str:
@@ -169,7 +171,8 @@ class CurvePicture:
         if marks != self.figure.marks:
             self.figure.marks = marks
         xs = np.concatenate([np.zeros(0), *(line.xs for line in spec.lines)])
-        self._scale_epochs(float(xs.min(initial=spec.end)) + 1, float(xs.max(initial=spec.end)) + 1)
+        begin = spec.end if spec.begin is None else spec.begin
+        self._scale_epochs(float(xs.min(initial=begin)) + 1, float(xs.max(initial=spec.end)) + 1)
         values = np.concatenate([np.zeros(0), *(line.values for line in spec.lines)])
         self._scale_values(values[np.isfinite(values)], whole=spec.whole)
         if spec.marks:
@@ -226,7 +229,7 @@ class CurvePicture:
             _set(mark, x=xs, y=ys, colors=[point[2] for point in points] or [OTHER])
 
     def _scale_epochs(self, first: float, last: float) -> None:
-        start = int(np.floor(first))
+        start = int(np.ceil(first))
         step = max(1, -(-(int(last) - start + 1) // 8))
         ticks = np.arange(start, last + 1e-9, step, dtype=np.float64)
         room = max(last - first, 1)

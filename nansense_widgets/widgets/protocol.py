@@ -80,11 +80,12 @@ class UpdateFrequency(TypedDict):
 
 
 class Travel(TypedDict):
-    """Whether and where the run can go back: epochs from 0; `reason` says why not."""
+    """Whether and where the run can go back: epochs from 0; `reason` says why not, `kept` which are kept."""
 
     available: bool
     reason: str
     epochs: list[int]
+    kept: str
 
 
 class State(TypedDict):

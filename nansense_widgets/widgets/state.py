@@ -53,6 +53,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
             "available": travel.available,
             "reason": travel.reason,
             "epochs": list(travel.cached_epochs),
+            "kept": travel.kept,
         },
         "last_action": last_action,
         "cost": None

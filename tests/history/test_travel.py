@@ -125,7 +125,8 @@ def test_the_replay_is_the_first_run(tmp_path: Path, workers: int, generator: bo
     assert driver.live == ("train", 2, 2)
     assert session.time_travel_status().cached_epochs == (0, 1, 2)
     driver.do("request_time_travel", 1)
-    assert driver.live == ("train", 1, 0)
+    assert (driver.live, session.standing) == (("train", 1, 0), "before")
+    driver.do("step_batch")
     assert driver.shown == ("train", 1, 0)
     watch = session.watch_snapshot(layers=["1"])
     assert {(phase, epoch): stats.batches for (_, phase, epoch), stats in watch.stats.items()} == {
@@ -442,7 +443,8 @@ def test_a_jump_waits_until_it_can_be_caught(tmp_path: Path) -> None:
         driver.do("step_batch")
     assert driver.live == ("val", 0, 0)
     driver.do("request_time_travel", 0)
-    assert seen == [(0, "train")] * 2 + [(0, "val")] * 2 + [(0, "train")]
+    assert seen == [(0, "train")] * 2 + [(0, "val")] * 2
+    assert driver.live == ("train", 0, 0)
     driver.finish()
     session.close()
 
@@ -631,6 +633,8 @@ def test_a_tracked_object_may_keep_what_it_is_given(tmp_path: Path, monkeypatch:
     driver = Driver(session, loop)
     for _ in range(3):
         driver.do("request_time_travel", 0)
+        assert average.value.tolist() == [0, 0]
+        driver.do("step_batch")
         assert average.value.tolist() == [1, 1]
     driver.finish()
     session.close()
@@ -658,7 +662,8 @@ def test_files_with_other_contents_are_refused(tmp_path: Path) -> None:
     assert restorer.cache.flush(TIMEOUT_S)
     path = restorer.cache.path(0)
     content = read_file(path)
-    for harm in ({"state": {}}, {"state": {"model": 3}}, {"epoch": 7}, {"run": "other"}):
+    harms: list[dict[str, Any]] = [{"state": {}}, {"state": {"model": 3}}, {"epoch": 7}, {"run": "other"}]
+    for harm in harms:
         write_file(path, {**content, **harm})
         with pytest.raises(TimeTravelError, match=r"epoch-000000\.state"):
             program.session.request_time_travel(0)

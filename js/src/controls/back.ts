@@ -23,13 +23,15 @@ export function backPanel(send: (args: { epoch: number }) => void, close: () => 
   });
   return {
     panel: form,
-    update({ travel }) {
-      // What the user is choosing stays as it is, unless it has gone.
-      const kept = travel.epochs.includes(Number(epoch.value)) && !form.hidden ? epoch.value : String(travel.epochs.at(-1) ?? "");
-      setOptions(epoch, travel.epochs.map((at) => [String(at), String(at + 1)]), kept);
+    update({ travel, position }) {
+      const here = position?.epoch ?? Infinity;
+      // The last one before this epoch, unless the user has chosen another meanwhile.
+      const before = travel.epochs.filter((at) => at < here).at(-1) ?? travel.epochs.at(-1);
+      const kept = travel.epochs.includes(Number(epoch.value)) && !form.hidden ? epoch.value : String(before ?? "");
+      setOptions(epoch, travel.epochs.map((at) => [String(at), at > here ? `${at + 1}, of the run that was left` : String(at + 1)]), kept);
       go.disabled = !travel.available;
       epoch.disabled = !travel.available;
-      setText(note, travel.available ? "The epoch comes again from its kept state. Statistics and curves of it and of later epochs are dropped." : `Not now: ${travel.reason}.`);
+      setText(note, travel.available ? `The epoch comes again from its kept state. Statistics and curves of it and of later epochs are dropped. ${travel.kept}` : `Not now: ${travel.reason}.`);
     },
   };
 }

@@ -35,6 +35,7 @@ export class Toolbar {
   private readonly stop = this.button("Stop", "stop", "stop", h("span", {}, "Stop"), "lb");
   private readonly refresh = this.button("Refresh", "refresh", "refresh", null, "ib");
   private readonly menuItems: HTMLButtonElement[];
+  private readonly backItem: HTMLButtonElement;
   private readonly gear = h("button", { type: "button", class: "ib", "aria-label": "Settings", title: "Settings" }, icon("settings"));
   private readonly position = h("div", { class: "pos", role: "group", "aria-label": "Position" });
   private readonly shown = h("div", { class: "shown", hidden: true });
@@ -55,9 +56,9 @@ export class Toolbar {
       return item;
     });
     const untilItem = h("button", { type: "button", role: "menuitem", onclick: () => this.until.popover.open() }, "Run until\u2026", h("kbd", {}, keyOf("until")));
-    const backItem = h("button", { type: "button", role: "menuitem", onclick: () => this.back.popover.open() }, "Go back\u2026");
-    this.menuItems.push(untilItem, backItem);
-    const stepMenu = menu("Step options", [...this.menuItems.slice(0, 3), "rule", untilItem, backItem]);
+    this.backItem = h("button", { type: "button", role: "menuitem", onclick: () => this.back.popover.open() }, "Go back\u2026");
+    this.menuItems.push(untilItem);
+    const stepMenu = menu("Step options", [...this.menuItems.slice(0, 3), "rule", untilItem, this.backItem]);
     this.split.append(this.step, this.more, stepMenu);
 
     this.step.addEventListener("click", () => actions.press("step_batch"));
@@ -67,7 +68,7 @@ export class Toolbar {
     commands.set("run", () => this.press(this.run, "step_run"));
     commands.set("stop", () => this.press(this.stop, "stop"));
     commands.set("refresh", () => this.press(this.refresh, "request_snapshot"));
-    commands.set("until", () => void (!this.more.disabled && this.until.popover.open()));
+    commands.set("until", () => void (!untilItem.disabled && this.until.popover.open()));
 
     const keys = h("button", { type: "button", class: "ib keys-button", "aria-label": "Keys", title: "Keys (?)", onclick: () => commands.run("keys") }, icon("keys"));
     this.element = h(
@@ -99,7 +100,10 @@ export class Toolbar {
     if (!state) return;
     const can = allowed(state.status, link);
     this.split.classList.toggle("off", !can.step);
-    for (const button of [this.step, this.more, ...this.menuItems]) button.disabled = !can.step;
+    const back = link === "live" && state.travel.available;
+    for (const button of [this.step, ...this.menuItems]) button.disabled = !can.step;
+    this.more.disabled = !can.step && !back;
+    this.backItem.disabled = !can.step && !back;
     this.run.disabled = !can.run;
     this.stop.disabled = !can.stop;
     this.refresh.disabled = !can.refresh;

@@ -73,7 +73,7 @@ export class Channel {
 
   async action(name: ActionName, args: Record<string, unknown> = {}): Promise<Echo> {
     const { reply } = await this.request<Echo>((req) => ({ type: "action", view: this.view, req, name, args }));
-    if (reply.error) this.report(reply.error);
+    this.report(reply.error); // or that there is none any more
     return reply;
   }
 

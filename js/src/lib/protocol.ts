@@ -61,6 +61,8 @@ export interface Travel {
   available: boolean;
   reason: string;
   epochs: number[];
+  /** Which of them are kept, in words. */
+  kept: string;
 }
 
 export interface State {

@@ -60,6 +60,10 @@ export class Root {
   }
 
   showError(message: string): void {
+    if (!message) {
+      this.errorLine.hidden = true;
+      return;
+    }
     const close = h("button", { type: "button", class: "ib s", "aria-label": "Dismiss the error", onclick: () => (this.errorLine.hidden = true) }, icon("close", 14));
     this.errorLine.replaceChildren(icon("warn", 14), h("span", {}, message), close);
     this.errorLine.hidden = false;

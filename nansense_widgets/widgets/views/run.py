@@ -15,7 +15,7 @@ from nansense_widgets.stats.runlog import RunKind, RunLogSnapshot
 from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.widgets import protocol, protocol_run
 from nansense_widgets.widgets.board import FigureBoard
-from nansense_widgets.widgets.figures import FAINT, MAIN, OTHER, FigureSpec, Line, Mark
+from nansense_widgets.widgets.figures import COLORS, OTHER, FigureSpec, Line, Mark
 from nansense_widgets.widgets.polyline import drawn_points
 from nansense_widgets.widgets.shown import ShownOutput
 from nansense_widgets.widgets.source import Source
@@ -39,6 +39,9 @@ MOST_EVENTS = 200
 
 SMOOTH_FROM = 20
 """Points of a line from which smoothing makes sense."""
+
+FAINT = "59"
+"""Opacity of a line that has a smoothed one over it, as the end of its colour."""
 
 WEIGHT = 0.9
 """Of what came before, in the smoothed line."""
@@ -163,26 +166,40 @@ def run_figures(
         lines = [
             line
             for phase, one in of_name.items()
-            for line in _lines(phase, one, smooth=smooth and kind != "rate")
+            for line in _lines(phase, _color(phases, phase), one, smooth=smooth and kind != "rate")
         ]
         title = name if kind != "loss" or ("logged", name) not in names else f"{name} (backward)"
         within = tuple(mark for mark in marks if first <= mark.x <= last)
         specs.append(
-            FigureSpec(f"{kind} {name}", title, UNITS[kind], tuple(lines), phases, marks=within, end=last)
+            FigureSpec(
+                f"{kind} {name}",
+                title,
+                UNITS[kind],
+                tuple(lines),
+                phases,
+                marks=within,
+                begin=first,
+                end=last,
+            )
         )
     return specs
 
 
-def _lines(phase: str, series: MetricSeries, *, smooth: bool) -> list[Line]:
+def _lines(phase: str, color: str, series: MetricSeries, *, smooth: bool) -> list[Line]:
     label = phase or "run"
     raw = drawn_points(series.xs, series.values, series.breaks)
     if not smooth or len(series) < SMOOTH_FROM:
-        return [_line(phase, label, MAIN, raw)]
+        return [_line(phase, label, color, raw)]
     smoothed = drawn_points(series.xs, smoothed_values(series.values), series.breaks)
     return [
-        _line(phase, label, FAINT, raw, dots=False),
-        _line(phase, f"{label}, smoothed", MAIN, smoothed, dots=False),
+        _line(phase, label, color + FAINT, raw, dots=False),
+        _line(phase, f"{label}, smoothed", color, smoothed, dots=False),
     ]
+
+
+def _color(phases: Sequence[str], phase: str) -> str:
+    """One a phase, which has a style of its own too."""
+    return COLORS[phases.index(phase) % len(COLORS)] if phase in phases else COLORS[0]
 
 
 def _line(phase: str, label: str, color: str, points: tuple[Values, Values], *, dots: bool = True) -> Line:
