@@ -49,7 +49,7 @@ def start(
             paused, and `session.launch` only runs the loop.
         optimizer: one or several; snapshots then hold their state and hyperparameters, and weight
             gradients as `optimizer.step()` used them.
-        scheduler: one or several. Checked and kept; nothing uses it yet.
+        scheduler: one or several: their state is kept with that of the run, to go back to (`epochs`).
         input_mean: the mean that the loader took from the inputs, so that `x * std + mean` is the picture:
             a number, one a channel, or a dict of these by input name. Extreme patches are shown with it
             undone; strips show inputs as the model gets them.

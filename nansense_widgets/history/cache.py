@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import queue
-import shutil
+import re
 import threading
 import uuid
 import weakref
@@ -27,6 +27,8 @@ SUFFIX = ".state"
 
 LATE = ".loaders"
 """Of the file beside it that holds what was added to a state."""
+
+_OURS = re.compile(rf"epoch-\d{{6}}({re.escape(SUFFIX)}|{re.escape(LATE)})")
 
 PREVIOUS = "previous"
 """Folder inside for the states of the run before: who starts anew by mistake has lost nothing yet."""
@@ -92,13 +94,15 @@ class EpochCache:
         if not self.folder.is_dir():
             return
         remove_leftovers(self.folder)
-        old = [path for suffix in (SUFFIX, LATE) for path in self.folder.glob(f"epoch-*{suffix}")]
-        if old:
-            aside = self.folder / PREVIOUS
-            shutil.rmtree(aside, ignore_errors=True)
-            aside.mkdir(exist_ok=True)
-            for path in old:
-                path.replace(aside / path.name)
+        aside = self.folder / PREVIOUS
+        for folder in (aside, self.folder):
+            old = [path for path in folder.glob("epoch-*") if _OURS.fullmatch(path.name)]
+            for path in old:  # and nothing that somebody else has put there
+                if folder is aside:
+                    path.unlink()
+                else:
+                    aside.mkdir(exist_ok=True)
+                    path.replace(aside / path.name)
 
     def adopt(self) -> None:
         """Go on with what the folder holds."""

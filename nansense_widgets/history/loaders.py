@@ -6,13 +6,9 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nansense_widgets.history.pack import pack, unpack
 from nansense_widgets.history.random_state import generators_of, restore_generator, take_generator
 
 __all__ = ["LoaderStates"]
-
-_OWNERS = ("", "sampler", "batch_sampler", "dataset")
-"""What may have a state of its own, beside generators."""
 
 
 class LoaderStates:
@@ -63,7 +59,7 @@ class LoaderStates:
             restore_loader(loader, state)
         found = loader_state(loader)
         self._remember(key, loader)
-        if found["generators"] or found["own"]:
+        if found["generators"]:
             self._first.setdefault(key, found)
             add(key, found)
 
@@ -75,15 +71,9 @@ class LoaderStates:
 
 
 def loader_state(loader: Any) -> dict[str, Any]:
-    """Generators of a loader, and states of its own and of its parts, in plain values."""
+    """Generators of a loader, in plain values. What else it has as `state_dict` tells where a pass stands."""
     state: dict[str, Any] = {"generators": {name: take_generator(one) for name, one in generators_of(loader)}}
-    own = {}
-    for name in _OWNERS:
-        owner = loader if not name else vars(loader).get(name) if hasattr(loader, "__dict__") else None
-        take, load = getattr(owner, "state_dict", None), getattr(owner, "load_state_dict", None)
-        if callable(take) and callable(load):
-            own[name] = pack(take(), f"the loader's {name}".rstrip())
-    return {**state, "own": own}
+    return state
 
 
 def restore_loader(loader: Any, state: Mapping[str, Any]) -> None:
@@ -91,8 +81,3 @@ def restore_loader(loader: Any, state: Mapping[str, Any]) -> None:
     for name, generator in generators_of(loader):
         if name in state["generators"]:
             restore_generator(generator, state["generators"][name])
-    for name, kept in state["own"].items():
-        owner = getattr(loader, name, None) if name else loader
-        load = getattr(owner, "load_state_dict", None)
-        if callable(load):
-            load(unpack(kept))

@@ -94,6 +94,8 @@ class TrainingRestorer:
         self._target: int | None = start_epoch or None
         self._guards = 0
         self._used = False
+        self._foreign = False
+        """Somebody else's loop says when its epochs begin."""
         self._taken: tuple[int, dict[str, Any]] | None = None
         self._epoch = start_epoch
         self._loaders = LoaderStates()
@@ -180,6 +182,8 @@ class TrainingRestorer:
     def __enter__(self) -> TrainingRestorer:
         self._used = True
         self._guards += 1
+        if self._foreign and self._target is not None:
+            self._restore(self._target)
         return self
 
     def __exit__(
@@ -190,14 +194,24 @@ class TrainingRestorer:
             self.go_back(error.epoch)
             return True
         if error is None:
-            self._finished = True
+            jump = self._asked()  # asked for in the last batch
+            if jump is None:
+                self._finished = True
+            else:
+                self.go_back(jump)
         self._cache.release()
         return False
 
     def save_epoch_start(self, epoch: int) -> None:
-        """Keep the state of now as that of the beginning of `epoch`, for loops not gone through here."""
-        self._take(epoch)
-        self._commit()
+        """Keep the state of now as that of the beginning of `epoch`, for loops not gone through here.
+
+        After a jump the next `with restorer:` puts the state back as it is entered.
+        """
+        self._foreign = True
+        self._epoch, self._seen = epoch, {}
+        if epoch != self._start or epoch not in self._cache:  # else it is the one that was put back
+            self._take(epoch)
+            self._commit()
 
     # ------------------------------------------------------------ loaders
 
@@ -245,18 +259,23 @@ class TrainingRestorer:
         if self._host is None:
             return
         self._epoch, self._seen, self._taken = epoch, {}, None
-        target, self._target = self._target, None
+        target = self._target
         if target is not None:
-            content = self._cache.load(target)
-            restore_state(self._host.parts(), content["state"])
-            self._loaders.restore({**content["loaders"], **self._cache.late(target)})
-            self._host.rewound(target)
-            self.note = self._not_put_back(content["state"]["tracked"])
+            self._restore(target)
         self._host.at_epoch(epoch)
         if target is None and (self._used or self._start == epoch):
             self._take(epoch)
 
-    def _not_put_back(self, saved: Mapping[str, Any]) -> str:
+    def _restore(self, target: int) -> None:
+        self._target = None
+        if self._host is not None:
+            content = self._cache.load(target)
+            errors = restore_state(self._host.parts(), content["state"])
+            self._loaders.restore({**content["loaders"], **self._cache.late(target)})
+            self._host.rewound(target)
+            self.note = "; ".join([*errors, *self._not_put_back(content["state"]["tracked"])])
+
+    def _not_put_back(self, saved: Mapping[str, Any]) -> list[str]:
         here = {} if self._host is None else self._host.parts().tracked
         unknown = [name for name in here if name not in saved]
         unused = [name for name in saved if name not in here]
@@ -265,7 +284,7 @@ class TrainingRestorer:
             notes.append(f"{', '.join(unknown)} was not tracked yet in that epoch and stays as it is")
         if unused:
             notes.append(f"the state of {', '.join(unused)} is not used: track() it first")
-        return "; ".join(notes)
+        return notes
 
     def _take(self, epoch: int) -> None:
         if self._host is None:
@@ -275,7 +294,6 @@ class TrainingRestorer:
         except Exception as error:  # noqa: BLE001  never an error in the user's loop
             self.note = f"epoch {epoch} was not kept: {_said(error)}"
             return
-        self.note = ""
         self._taken = (epoch, {"epoch": epoch, "state": state, "loaders": loaders})
 
     def _commit(self) -> None:

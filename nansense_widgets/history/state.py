@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.nn.parameter import UninitializedParameter
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.values import unobserved
@@ -42,11 +42,14 @@ def take_state(parts: RunParts) -> dict[str, Any]:
     Raises:
         UnstorableError: if some of it cannot be stored, naming it.
     """
+    grad = torch.is_grad_enabled()
     with unobserved():
         return {
+            "grad": grad,
             "model": _take_model(parts.model),
             "optimizers": [
-                _take_optimizer(one, f"optimizer {at}") for at, one in enumerate(parts.optimizers)
+                _take_optimizer(one, f"optimizer {at}", set(map(id, parts.model.parameters())))
+                for at, one in enumerate(parts.optimizers)
             ],
             "schedulers": [
                 pack(one.state_dict(), f"scheduler {at}") for at, one in enumerate(parts.schedulers)
@@ -56,8 +59,10 @@ def take_state(parts: RunParts) -> dict[str, Any]:
         }
 
 
-def restore_state(parts: RunParts, state: Mapping[str, Any]) -> None:
-    """Put a state back. Tensors keep their identity: they are written to in place where they fit.
+def restore_state(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
+    """Put a state back, and say what of the tracked objects could not be.
+
+    Tensors keep their identity: they are written to in place where they fit.
 
     Raises:
         TimeTravelError: if it is not the state of such parts; then nothing has changed.
@@ -71,10 +76,16 @@ def restore_state(parts: RunParts, state: Mapping[str, Any]) -> None:
             _restore_optimizer(optimizer, saved)
         for scheduler, saved in zip(parts.schedulers, state["schedulers"], strict=True):
             scheduler.load_state_dict(unpack(saved))
+        errors = []
         for name, one in parts.tracked.items():
             if name in state["tracked"]:
-                one.load_state_dict(unpack(state["tracked"][name]))
+                try:
+                    one.load_state_dict(unpack(state["tracked"][name]))
+                except Exception as error:  # noqa: BLE001  an object of the user's own
+                    errors.append(f"{name} was not put back: {type(error).__name__}: {error}")
         restore_random(state["random"])
+    torch.set_grad_enabled(state["grad"])
+    return errors
 
 
 def state_problems(parts: RunParts, state: Mapping[str, Any], *, foreign: bool = False) -> list[str]:
@@ -141,7 +152,11 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
             for name, parameter in parameters.items()
         },
         "gradients": {name: pack(grad, f"gradient of {name}") for name, grad in gradients.items()},
-        "buffers": {name: pack(buffer, name) for name, buffer in model.named_buffers()},
+        "buffers": {
+            name: pack(buffer, name)
+            for name, buffer in model.named_buffers()
+            if not isinstance(buffer, UninitializedBuffer)
+        },
         "frozen": [name for name, p in parameters.items() if not p.requires_grad],
         "training": [name for name, module in model.named_modules() if module.training],
         "extra": extra,
@@ -199,7 +214,7 @@ def _like(
 # ---------------------------------------------------------------- optimizers
 
 
-def _take_optimizer(optimizer: Optimizer, place: str) -> dict[str, Any]:
+def _take_optimizer(optimizer: Optimizer, place: str, of_model: set[int]) -> dict[str, Any]:
     kind = type(optimizer)
     if kind.state_dict is not Optimizer.state_dict or kind.load_state_dict is not Optimizer.load_state_dict:
         return {"class": kind.__name__, "own": pack(optimizer.state_dict(), place)}
@@ -209,6 +224,12 @@ def _take_optimizer(optimizer: Optimizer, place: str) -> dict[str, Any]:
     others = {key: value for key, value in held.items() if not isinstance(key, torch.Tensor)}
     return {
         "class": kind.__name__,
+        # A learned temperature, master weights in float32: in no module, and trained all the same.
+        "parameters": {
+            at: pack(parameter, f"{place}, parameter {at}")
+            for at, parameter in enumerate(ordered)
+            if id(parameter) not in of_model
+        },
         "others": pack(others, f"{place}, state"),
         "sizes": [len(group["params"]) for group in optimizer.param_groups],
         "groups": [
@@ -246,11 +267,13 @@ def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
                 device = before.device if isinstance(before, torch.Tensor) else torch.device("cpu")
                 value = _like(before if isinstance(before, torch.Tensor) else None, value, device)  # noqa: PLW2901
             group[key] = value
+    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    for at, kept in saved["parameters"].items():
+        ordered[at].detach().copy_(kept)
     held: dict[Any, Any] = optimizer.state
     for key in [key for key in held if not isinstance(key, torch.Tensor)]:
         del held[key]
     held.update(unpack(saved["others"]))
-    ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for at, parameter in enumerate(ordered):
         kept = saved["state"].get(at)
         if kept is None:

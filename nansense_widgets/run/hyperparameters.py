@@ -22,6 +22,13 @@ _RANGES: dict[str, tuple[float, float, str]] = {
     "eps": (0.0, math.inf, "at least 0"),
     "betas": (0.0, 1.0, "in [0, 1)"),
     "d": (1.0, math.inf, "at least 1"),
+    "alpha": (0.0, math.inf, "at least 0"),
+    "rho": (0.0, 1.0, "in [0, 1)"),
+    "lr_decay": (0.0, math.inf, "at least 0"),
+    "momentum_decay": (0.0, math.inf, "at least 0"),
+    "beta2_decay": (-math.inf, 1e-300, "at most 0"),
+    "etas[0]": (1e-300, 1.0, "in (0, 1)"),
+    "etas[1]": (1.0, math.inf, "above 1"),
 }
 """What torch's optimizers take when they are made; afterwards nobody checks."""
 
@@ -110,7 +117,8 @@ class Change:
             known = ", ".join(dict.fromkeys(key for known in settings.values() for key in known))
             of = " and ".join(labels(optimizers)[at] for at in chosen)
             raise ValueError(f"name={name!r} is no numeric setting of {of}; there are: {known}")
-        low, high, said = _RANGES.get(name.partition("[")[0], (-math.inf, math.inf, ""))
+        base = _RANGES.get(name.partition("[")[0], (-math.inf, math.inf, ""))
+        low, high, said = _RANGES.get(name, base)
         if not low <= number < high:
             raise ValueError(f"value={value!r}: {name} must be {said}")
         for at, index in having:
@@ -138,6 +146,8 @@ def _check_change(optimizer: Optimizer, group: dict[str, Any], name: str, number
         raise ValueError(f"name={name!r}: {type(optimizer).__name__} has made its state for {group[name]!r}")
     if _is_count(group, name) and not number.is_integer():
         raise ValueError(f"value={number!r}: {name} must be a whole number, as {_raw(group, name)!r} is")
+    if group.get("nesterov") and (name, number != 0) in (("momentum", False), ("dampening", True)):
+        raise ValueError(f"value={number!r}: Nesterov's momentum needs a momentum and no dampening")
     if name == "momentum" and not isinstance(optimizer, torch.optim.SGD):
         before = float(group[name])
         if (before == 0) != (number == 0):

@@ -243,11 +243,13 @@ class Standing:
         self._log.rewind_to_epoch(epoch, gap=left is not None and epoch > left.epoch)
         if self._capture is not None:
             self._capture.rewind_to_epoch(epoch)
-        if left is not None:
+        if left is None:
+            text = f"went to the beginning of epoch {epoch + 1}"
+        else:
             where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
             way = "back to the beginning of" if epoch <= left.epoch else "forward to an earlier run of"
             text = f"went {way} epoch {epoch + 1} ({where})"
-            self._run.loop.events.add("jump", None, text, epoch)
+        self._run.loop.events.add("jump", None, text, epoch)
         self._hub.redraw()
 
     def _check_open(self) -> None:

@@ -14,7 +14,7 @@ from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.tokens import are_tokens
 
-__all__ = ["ShownOutput", "layout_of", "tensor_of"]
+__all__ = ["ShownOutput", "layout_of", "tensor_of", "why_no_custom"]
 
 NOT_YET = "no batch has been captured yet"
 RELEASED = "released: this session is closed and a newer one has taken its place"
@@ -80,6 +80,16 @@ class ShownOutput:
         if node is None or node.kind != "input" or tensor is None:
             return False
         return are_tokens(tensor, self.axes(source, tensor), named=source.inputs.names(self.layer))
+
+
+def why_no_custom(source: Source, instrument: str, reason: str) -> str:
+    """Why an instrument has no tensor in the shown batch; it may be off since an earlier one."""
+    off = source.instrument_errors.get(instrument, "")
+    if off:
+        return f"not evaluated: {instrument} is off: {off}"
+    if reason and "is off:" not in reason:  # what was off in that batch has been mended since
+        return reason
+    return "not evaluated in this batch: it was registered later, or no statistics are collected; step to see"
 
 
 def tensor_of(leaf: LeafValue, kind: str) -> tuple[torch.Tensor | None, str]:

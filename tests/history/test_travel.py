@@ -497,8 +497,8 @@ def test_loaders_come_again_wherever_they_are_used(tmp_path: Path) -> None:
 class OddLoader:
     """A loader of the user's own in which everything goes wrong that can."""
 
-    def __init__(self, kind: str) -> None:
-        self.kind = kind
+    def __init__(self) -> None:
+        self.generator = torch.Generator()
 
     def __iter__(self) -> Any:
         return iter(range(3))
@@ -508,29 +508,30 @@ class OddLoader:
         raise ZeroDivisionError
 
     def state_dict(self) -> Any:
-        if self.kind == "raises":
-            raise ZeroDivisionError
-        return {"function": print}
-
-    def load_state_dict(self, state: Any) -> None:
         raise ZeroDivisionError
 
 
-@pytest.mark.parametrize("kind", ["raises", "unstorable"])
-def test_a_loader_whose_state_cannot_be_taken_is_told_and_training_goes_on(tmp_path: Path, kind: str) -> None:
+def test_a_loader_of_the_users_own_is_not_asked_for_anything(tmp_path: Path) -> None:
     session, _ = start_small()
+    loader = OddLoader()
 
     def loop() -> int:
         done = 0
         for _ in session.epochs(2, cache_dir=tmp_path / "cache"):
             with session.restore_point():
-                for _ in session.batches(OddLoader(kind), phase="train"):
+                for _ in session.batches(loader, phase="train"):
+                    torch.rand(1, generator=loader.generator)
                     done += 1
         return done
 
     driver = Driver(session, loop)
-    assert "the loader of phase 'train' will not come again as it was" in session.time_travel_status().note
-    assert driver.finish() == 6
+    state = loader.generator.get_state()
+    driver.do("step_epoch")
+    driver.do("request_time_travel", 0)
+    driver.do("step_batch")
+    assert torch.equal(loader.generator.get_state(), state)
+    assert session.time_travel_status().note == ""
+    assert driver.finish() == 3 + 6
     session.close()
 
 
@@ -669,3 +670,101 @@ def test_files_with_other_contents_are_refused(tmp_path: Path) -> None:
             program.session.request_time_travel(0)
     driver.finish()
     program.session.close()
+
+
+class Tempered(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 3)
+
+
+def test_parameters_that_only_the_optimizer_has_come_back_too(tmp_path: Path) -> None:
+    model, temperature = Tempered(), nn.Parameter(torch.ones(()))
+    optimizer = torch.optim.Adam([*model.parameters(), temperature], lr=0.1)
+    session = nansense_widgets.start(model, optimizer=optimizer)
+    seen: list[tuple[int, float]] = []
+
+    def loop() -> None:
+        for epoch in session.epochs(3, cache_dir=tmp_path / "cache"):
+            with session.restore_point():
+                torch.set_grad_enabled(True)
+                for _ in session.batches(range(3), phase="train"):
+                    optimizer.zero_grad()
+                    (model.linear(torch.ones(2, 4)) / temperature).square().mean().backward()
+                    optimizer.step()
+                    seen.append((epoch, temperature.item()))
+                torch.set_grad_enabled(False)  # and a jump from here
+                for _ in session.batches(range(2), phase="val"):
+                    pass
+
+    driver = Driver(session, loop)
+    driver.do("step_phase")
+    driver.do("step_batch")
+    driver.do("request_time_travel", 0)
+    driver.do("step_phase")
+    assert seen[:3] == seen[3:]
+    driver.finish()
+    session.close()
+
+
+def test_files_of_others_in_the_folder_are_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    (folder / "previous").mkdir(parents=True)
+    mine = [
+        folder / "epoch-best.state",
+        folder / "previous" / "notes.txt",
+        folder / "previous" / "epoch-1.state",
+    ]
+    for path in mine:
+        path.write_text("mine")
+    for _ in range(2):
+        program = Program(tmp_path)
+        driver = Driver(program.session, program.loop)
+        driver.finish()
+        program.session.close()
+    assert [path.read_text() for path in mine] == ["mine"] * 3
+
+
+def test_a_tracked_object_that_raises_is_told_and_training_goes_on(tmp_path: Path) -> None:
+    class Broken:
+        def state_dict(self) -> Any:
+            return {}
+
+        def load_state_dict(self, state: Any) -> None:
+            raise ZeroDivisionError("no")
+
+    program = Program(tmp_path)
+    program.session.track("broken", Broken())
+    driver = Driver(program.session, program.loop)
+    driver.do("step_epoch")
+    driver.do("request_time_travel", 0)
+    assert program.session.time_travel_status().note == "broken was not put back: ZeroDivisionError: no"
+    driver.finish()
+    assert program.done[0] == program.done[2]
+    program.session.close()
+
+
+def test_a_loop_that_says_itself_when_epochs_begin(tmp_path: Path) -> None:
+    """As a trainer's callback does; a jump asked for in its last batch is heard too."""
+    program = Program(tmp_path)
+    session = program.session
+    session.set_schedule(epochs=3)
+    asked = [2, 1]
+
+    def loop() -> None:
+        restorer = session.training_restorer(cache_dir=program.folder)
+        while restorer.pending():
+            with restorer:
+                for epoch in range(restorer.start_epoch, 3):
+                    restorer.save_epoch_start(epoch)
+                    program.epoch(epoch)
+                    if epoch == 2 and asked:
+                        session.request_time_travel(asked.pop())
+
+    session.detach()
+    session.launch(loop)
+    assert session.wait(TIMEOUT_S)
+    assert [epoch for epoch, _ in program.done] == [0, 1, 2, 1, 2, 2]
+    first = dict(program.done[:3])
+    assert all(losses == first[epoch] for epoch, losses in program.done)
+    session.close()

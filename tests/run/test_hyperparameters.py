@@ -111,6 +111,9 @@ def test_without_optimizer_it_is_said_and_disabled_does_nothing() -> None:
         (torch.optim.LBFGS, "history_size", 50, "LBFGS has made its state for 100"),
         (torch.optim.LBFGS, "max_iter", 2.5, "max_iter must be a whole number, as 20 is"),
         (torch.optim.Adafactor, "d", 0, "d must be at least 1"),
+        (torch.optim.RMSprop, "alpha", -3, "alpha must be at least 0"),
+        (torch.optim.Rprop, "etas[0]", 3, "etas[0] must be in (0, 1)"),
+        (lambda p: torch.optim.SGD(p, momentum=0.9, nesterov=True), "dampening", 0.5, "no dampening"),
         (
             lambda p: torch.optim.SGD([{"params": p, "k": 5}], lr=1),
             "k",

@@ -150,7 +150,7 @@ def test_a_weight_tensor_stands_beside_its_weight_or_says_why_not() -> None:
     session.watch_weight_tensor("double")(lambda ctx: 2 * ctx.weight if ctx.weight.ndim > 1 else None)
     run(session, model)
     assert session.snapshot is not None
-    held = {one.name: one for one in held_tensors(session.snapshot, session.architecture, "0")}
+    held = {one.name: one for one in held_tensors(session.snapshot, session, "0")}
     [double] = [strip for strip in held["0.weight"].strips if strip.title == "double"]
     assert double.tensor is not None
     torch.testing.assert_close(double.tensor, 2 * conv.weight.detach())

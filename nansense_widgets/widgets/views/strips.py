@@ -14,7 +14,7 @@ from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip
 from nansense_widgets.media.values import Range, drawable, dtype_name
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.protocol_strips import ExactAsk, Strip, StripsContent, StripsOptions
-from nansense_widgets.widgets.shown import ShownOutput, layout_of, tensor_of
+from nansense_widgets.widgets.shown import ShownOutput, layout_of, tensor_of, why_no_custom
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.tokens import tokens_of
 
@@ -154,8 +154,8 @@ class StripsView:
         name = kind.removeprefix(CUSTOM)
         tensor = snapshot.custom_activations.get(shown.layer, {}).get(name)
         reason = snapshot.custom_activation_reasons.get(shown.layer, {}).get(name, "")
-        if tensor is None and not reason:
-            reason = "not evaluated: no statistics of this layer are collected, or not yet in this batch"
+        if tensor is None:
+            reason = why_no_custom(self._source, name, reason)
         return tensor, reason
 
     def _tokens(self, kind: str, tensor: torch.Tensor, axes: Axes, layer: str, sample: int) -> Strip:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.snapshot import BatchSnapshot, ParameterOptimizer
 from nansense_widgets.media.values import unreadable
 from nansense_widgets.widgets import protocol_weights as shapes
-from nansense_widgets.widgets.shown import WATCHED_LATER
+from nansense_widgets.widgets.shown import WATCHED_LATER, why_no_custom
+from nansense_widgets.widgets.source import Source
 
 __all__ = ["HeldTensor", "TensorStrip", "held_tensors"]
 
@@ -78,12 +78,16 @@ class HeldTensor:
         return self.strips[0].tensor
 
 
-def held_tensors(snapshot: BatchSnapshot, architecture: Architecture, layer: str) -> list[HeldTensor]:
+def held_tensors(snapshot: BatchSnapshot, source: Source, layer: str) -> list[HeldTensor]:
     """All parameters of a layer, then its buffers; a tied one that it holds twice comes once."""
-    parameters, buffers = architecture.tensors_of(layer)
+    parameters, buffers = source.architecture.tensors_of(layer)
+
+    def parameter(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
+        return _parameter(snapshot, name, first, source)
+
     found: list[HeldTensor] = []
     seen: set[str] = set()
-    for names, make in ((parameters, _parameter), (buffers, _buffer)):
+    for names, make in ((parameters, parameter), (buffers, _buffer)):
         for name in names:
             first = snapshot.tied.get(name, name)
             if first not in seen:
@@ -92,7 +96,7 @@ def held_tensors(snapshot: BatchSnapshot, architecture: Architecture, layer: str
     return found
 
 
-def _parameter(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
+def _parameter(snapshot: BatchSnapshot, name: str, first: str, source: Source) -> HeldTensor:
     info = snapshot.parameters.get(first)
     strips = [_strip("value", "Value", snapshot.weights.get(first), snapshot.weight_reasons.get(first, ""))]
     gradient = snapshot.weight_gradients.get(first), snapshot.weight_gradient_reasons.get(first, "")
@@ -107,9 +111,11 @@ def _parameter(snapshot: BatchSnapshot, name: str, first: str) -> HeldTensor:
                 strips.append(_strip(f"state:{one.optimizer}:{key}", title, tensor, ""))
     custom = snapshot.custom_weight_tensors.get(first, {})
     reasons = snapshot.custom_weight_reasons.get(first, {})
-    for instrument in dict.fromkeys((*custom, *reasons)):
-        own = custom.get(instrument), reasons.get(instrument, "")
-        strips.append(_strip(f"custom:{instrument}", instrument, *own))
+    registered = [known for known, kind in source.instruments.items() if kind == "weight tensor"]
+    for instrument in dict.fromkeys((*custom, *reasons, *registered)):
+        own, reason = custom.get(instrument), reasons.get(instrument, "")
+        why = reason if own is not None else why_no_custom(source, instrument, reason)
+        strips.append(_strip(f"custom:{instrument}", instrument, own, why))
     notes = list(_notes(snapshot, name, first))
     return HeldTensor(name, "parameter", tuple(strips), tuple(notes), optimizers)
 

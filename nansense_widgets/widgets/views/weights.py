@@ -118,7 +118,7 @@ class WeightsView:
             # What is kept of a snapshot goes with it: a closed session is not to hold its tensors.
             self._of_snapshot = weakref.ref(snapshot, self._forget)
         if layer not in self._held:
-            self._held[layer] = held_tensors(snapshot, self._source.architecture, layer)
+            self._held[layer] = held_tensors(snapshot, self._source, layer)
         return self._held[layer]
 
     def _forget(self, known: weakref.ref[BatchSnapshot] | None) -> None:
