@@ -56,8 +56,9 @@ def read_optimizers(
                     if tensor is not None:
                         entries[str(key)] = tensor
                 found.state.setdefault(known, {}).update(entries)
+                named = f"{label}, group {place + 1}" if len(optimizer.param_groups) > 1 else label
                 found.owners.setdefault(known, []).append(
-                    ParameterOptimizer(label, number, place, settings, entries)
+                    ParameterOptimizer(named, number, place, settings, entries)
                 )
     return found
 

@@ -213,7 +213,7 @@ export class Panel {
       if (!line) {
         const [text, others] = [h("span"), h("span", { class: "mut" })];
         const knobs = new Knobs(`${groups} for ${this.name}`, this.owner.turn);
-        line = { text, others, knobs, element: h("div", { class: "wopt" }, h("b", {}, one.group ? `${one.label} \u00b7 group ${one.group}` : one.label), text, knobs.element, others) };
+        line = { text, others, knobs, element: h("div", { class: "wopt" }, h("b", {}, one.label), text, knobs.element, others) };
         this.optimizers.set(key, line);
         this.lines.append(line.element);
       }

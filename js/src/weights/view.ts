@@ -105,7 +105,7 @@ class WeightsView implements CardView {
     this.choice.enable(alive);
     const last = content.first + content.panels.length;
     this.pager.hidden = content.total <= PAGE;
-    setText(this.range, `parameters ${content.first}\u2013${last - 1} of ${content.total}`);
+    setText(this.range, `parameters ${content.first + 1}\u2013${last} of ${content.total}`);
     this.previous.disabled = content.first === 0 || !alive;
     this.next.disabled = last >= content.total || !alive;
     this.measure();

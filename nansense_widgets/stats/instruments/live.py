@@ -260,6 +260,8 @@ def _lazy(field: str) -> property:
     return property(read)
 
 
+LiveContext.__name__ = LayerContext.__name__  # an error in the user's function is to name what he knows
+
 for _field in ("activation", "gradient", "weights", "weight_gradients", "optimizer_state"):
     setattr(LiveContext, _field, _lazy(_field))
 
