@@ -97,6 +97,7 @@ class TrainingRestorer:
         self._foreign = False
         """Somebody else's loop says when its epochs begin."""
         self._taken: tuple[int, dict[str, Any]] | None = None
+        self._checked: tuple[int, Any] | None = None
         self._epoch = start_epoch
         self._loaders = LoaderStates()
         self._seen: dict[str, int] = {}
@@ -233,7 +234,7 @@ class TrainingRestorer:
     # ------------------------------------------------------------ parts
 
     def check(self, epoch: int) -> None:
-        """Raise `TimeTravelError` if the state of an epoch cannot be put back."""
+        """Raise `TimeTravelError` if the state of an epoch cannot be put back; else it is held for that."""
         if self._host is None:
             return
         content = self._cache.load(epoch)
@@ -243,6 +244,7 @@ class TrainingRestorer:
             raise TimeTravelError(f"{self._cache.path(epoch)} holds no state: {_said(error)}") from error
         if problems:
             raise TimeTravelError(f"{self._cache.path(epoch)} does not fit: {'; '.join(problems)}")
+        self._checked = (epoch, content)  # whatever becomes of the file until then
 
     def _asked(self) -> int | None:
         return None if self._host is None else self._host.take_jump()
@@ -269,7 +271,8 @@ class TrainingRestorer:
     def _restore(self, target: int) -> None:
         self._target = None
         if self._host is not None:
-            content = self._cache.load(target)
+            checked, self._checked = self._checked, None
+            content = checked[1] if checked and checked[0] == target else self._cache.load(target)
             errors = restore_state(self._host.parts(), content["state"])
             self._loaders.restore({**content["loaders"], **self._cache.late(target)})
             self._host.rewound(target)

@@ -290,6 +290,7 @@ def test_settings_and_state_are_those_of_each_group() -> None:
 
     _, snapshot = capture(model, step, optimizers=[optimizer])
     [first] = snapshot.parameters["0.weight"].optimizers
+    [second] = snapshot.parameters["2.bias"].optimizers
     assert (first.label, first.group, first.settings["lr"]) == ("Adam, group 1", 0, 0.5)
     assert (second.group, second.settings["lr"], second.settings["betas"]) == (1, 0.1, (0.9, 0.999))
     assert str(second.settings["amsgrad"]) == "False"
