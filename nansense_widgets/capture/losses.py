@@ -103,6 +103,8 @@ def _is_observed() -> bool:
     return bool(torch._C._len_torch_function_stack() or torch._C._len_torch_dispatch_stack())
 
 
+_UNDER_WAY = threading.local()
+
 _LISTENERS: list[weakref.ref[LossWatch]] = []
 
 
@@ -113,10 +115,16 @@ def _patches() -> Iterator[Patch]:
 def _telling(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
-        # What Dynamo makes of this must not depend on who listens.
-        if not torch.compiler.is_compiling():
-            _tell(tensors)
-        return original(tensors, *args, **kwargs)
+        # What Dynamo makes of this must not depend on who listens. A pass inside a pass is none of a loss
+        # (reentrant checkpointing), or it is this one again, wrapped by somebody who has wrapped us.
+        if torch.compiler.is_compiling() or getattr(_UNDER_WAY, "backward", False):
+            return original(tensors, *args, **kwargs)
+        _tell(tensors)
+        _UNDER_WAY.backward = True
+        try:
+            return original(tensors, *args, **kwargs)
+        finally:
+            _UNDER_WAY.backward = False
 
     return backward
 

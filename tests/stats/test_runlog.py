@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.testing import CompileCounter
+from torch.utils.checkpoint import checkpoint
 
 import nansense_widgets
 from nansense_widgets import Session
@@ -247,6 +248,22 @@ def test_what_others_put_in_its_place_meanwhile_stays(monkeypatch: pytest.Monkey
     assert torch.autograd.backward is not before
     torch.ones(1, requires_grad=True).sum().backward()
     assert len(calls) == 3
+    assert len(session.run_log.series("loss")["train"]) == 3
+    session.close()
+
+
+def test_passes_inside_a_pass_are_no_losses() -> None:
+    """Reentrant checkpointing calls `backward` in the backward."""
+    session, _, _ = small_training()
+    layer = nn.Linear(3, 3)
+
+    def loop() -> None:
+        for _ in session.batches(range(3), phase="train"):
+            x = torch.ones(2, 3, requires_grad=True)
+            checkpoint(layer, x, use_reentrant=True).sum().backward()
+
+    run(session, loop)
+    assert session.run_log.names == ["loss", "lr"]
     assert len(session.run_log.series("loss")["train"]) == 3
     session.close()
 
