@@ -94,6 +94,8 @@ class CardsPart(SessionWidget):
                 self._offer(name, view)
 
     def _offer(self, name: str, view: _View) -> None:
+        if not view.cards:  # nothing of it is in sight
+            return
         if view.may_send:
             self._answer(name, view)
         else:

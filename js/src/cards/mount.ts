@@ -70,7 +70,7 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
       // The kernel may send the next picture only now that this one is drawn.
       if (toAck !== null) {
         channel.ack(toAck);
-        list.dataset.snapshot = String(shown);
+        if (!options.label) list.dataset.snapshot = String(shown);
       }
       // Who confirms late, as a hidden page does, may have been forgotten: it says again what it wants.
       if (toAck !== null && performance.now() - receivedAt > LATE) {
