@@ -246,7 +246,8 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
 
   // A sample and a transform are for tensors; statistics are of all samples.
   bar.element.hidden = !options.kinds.some(({ key }) => key === "strips");
-  pane.append(bar.element, notes, options.empty, list);
+  if (!options.label) pane.append(bar.element, notes);
+  pane.append(options.empty, list);
   readColors();
   update();
   return {
