@@ -201,7 +201,7 @@ def test_every_layout(lab: Lab) -> None:
     assert value_of(text) == pytest.approx(held(view, "attend", "0, 5, 2"), rel=1e-3)
     # A single number is a number.
     number = view.tensor("total").locator(".scalar")
-    number.scroll_into_view_if_needed()  # what is out of sight is not drawn
+    view.card("total").scroll_into_view_if_needed()  # what is out of sight is not drawn
     expect(number).not_to_be_empty()
     assert float(number.inner_text()) == pytest.approx(held(view, "total", "..."), rel=1e-3)
     assert float(view.tensor("total", "gradients").locator(".scalar").inner_text()) == 1.0
