@@ -195,11 +195,6 @@ class EpochCache:
             return {}
         return dict(content["late"]) if isinstance(content, dict) else {}
 
-    def drop_after(self, epoch: int) -> None:
-        """Forget later epochs: they belong to a future that will not come again."""
-        for later in [known for known in self.epochs if known > epoch]:
-            self._remove(later)
-
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is written; False after `timeout` seconds."""
         if self._thread is None:
