@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 
@@ -41,6 +42,7 @@ class RunControl:
         self._has_work = False
         self._jump: int | None = None
         self._pauses_after_jump = False
+        self._rewind: Target | None = None
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -66,7 +68,7 @@ class RunControl:
 
     @property
     def pending(self) -> list[str]:
-        """Commands given and not yet carried out: `stop`, `refresh`, `request_time_travel`."""
+        """Commands given and not yet carried out: `stop`, `refresh`, `request_time_travel`, `rewind`."""
         with self._changed:
             waiting = []
             if self._mode_before_stop is not None and not self._paused:
@@ -75,6 +77,8 @@ class RunControl:
                 waiting.append("refresh")
             if self._jump is not None:
                 waiting.append("request_time_travel")
+            if self._rewind is not None:
+                waiting.append("rewind")
             return waiting
 
     def go(
@@ -137,10 +141,56 @@ class RunControl:
             self._changed.notify_all()
         self._on_change()
 
+    def jump_and_replay(self, epoch: int, target: Target) -> None:
+        """Have the loop go back to the beginning of an epoch, and run from there up to a batch."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._jump = epoch
+            self._pauses_after_jump = target.batch_idx < 0
+            self._replay(target)
+            self._resume = self._resume or self._paused
+            self._paused = False
+            self._changed.notify_all()
+        self._on_change()
+
+    def rewind(self, target: Target) -> None:
+        """Have the loop go back to a batch of the phase that goes on, at its next boundary."""
+        with self._changed:
+            self._steered_from.add(threading.get_ident())
+            self._rewind = target
+            self._resume = self._resume or self._paused
+            self._paused = False
+            self._changed.notify_all()
+        self._on_change()
+
+    def take_rewind(self) -> Target | None:
+        """The batch to go back to, if there is one; the caller goes, and training then pauses after it."""
+        with self._changed:
+            target, self._rewind = self._rewind, None
+            if target is not None:
+                self._replay(target)
+                self._owes_pause = target.batch_idx < 0
+            return target
+
+    def _replay(self, target: Target) -> None:
+        self._mode_before_stop = None
+        self._origin = None
+        self._owes_pause = False
+        if target.batch_idx < 0:
+            self._mode = Mode.STEP
+        else:
+            self._mode = Mode.UNTIL_POSITION
+            self._target = (target.phase, target.epoch, target.batch_idx)
+
     @property
-    def jumps(self) -> bool:
+    def rewinds(self) -> bool:
+        """Whether the loop is to go back within its phase, as soon as it can."""
+        return self._rewind is not None
+
+    @property
+    def goes_back(self) -> bool:
         """Whether the loop is to go back, as soon as it can."""
-        return self._jump is not None
+        return self._jump is not None or self._rewind is not None
 
     def take_jump(self) -> int | None:
         """Where the loop is to go back to, if it is; the caller makes it go."""
@@ -155,7 +205,7 @@ class RunControl:
         with self._changed:
             self._closed = True
             self._refresh = False
-            self._jump = None
+            self._jump = self._rewind = None
             self._mode_before_stop = None
             self._changed.notify_all()
         self._on_change()
@@ -182,7 +232,7 @@ class RunControl:
             self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None
-            self._jump = None
+            self._jump = self._rewind = None
             self._refresh = False
             self._changed.notify_all()
         self._on_change()

@@ -11,7 +11,7 @@ from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["MOST_EVENTS", "Event", "EventKind", "EventLog"]
 
-EventKind = Literal["pause", "hyperparameter", "jump"]
+EventKind = Literal["pause", "hyperparameter", "jump", "replay"]
 
 MOST_EVENTS = 10_000
 """Events that are kept; of more, the oldest pauses go first."""
@@ -22,7 +22,8 @@ class Event:
     """Something that happened between batches.
 
     Attributes:
-        kind: `pause`; `hyperparameter`: one was changed; `jump`: the run went back.
+        kind: `pause`; `hyperparameter`: one was changed; `jump`: the run went back; `replay`: a batch came
+            again and ended in another way.
         position: the last batch before it; None before the first, and of a jump.
         text: what happened, in words.
         epoch: of a jump, where the run went on, from 0; else None.

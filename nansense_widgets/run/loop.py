@@ -14,6 +14,7 @@ from nansense_widgets.run.batches import Batches
 from nansense_widgets.run.control import RunControl, Standing
 from nansense_widgets.run.events import EventLog
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.going_back import PhaseItems, Straight
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
@@ -21,10 +22,13 @@ from nansense_widgets.run.observer import BatchObserver, EpochSource
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
+from nansense_widgets.run.trail import Trail
 
 __all__ = ["BatchLoop"]
 
 Item = TypeVar("Item")
+
+ItemsOf = Callable[[Iterator[Any], str, int, int], PhaseItems[Any]]
 
 
 class BatchLoop:
@@ -48,6 +52,7 @@ class BatchLoop:
         self.pace = Pace()
         self.jobs = Jobs(control.wake)
         self.events = EventLog()
+        self.trail = Trail()
         self.frequency = UpdateFrequency()
         self.position: BatchPosition | None = None
         self.last: BatchPosition | None = None
@@ -61,6 +66,14 @@ class BatchLoop:
         """Whether the loop is inside a restore point; elsewhere a jump waits."""
         self.on_loader: Callable[[str, Any], None] = lambda *_: None
         """Called with phase and loader before the loader is iterated."""
+        self.items_of: ItemsOf = lambda items, *_: Straight(items)
+        """Called with a loader's iterator, phase, epoch and the batch that its first item is of."""
+        self.on_batch: Callable[[BatchPosition], None] = lambda _: None
+        """Called before a batch, when nothing can come between any more."""
+        self.on_restart: Callable[[], None] = lambda: None
+        """Called when another run begins."""
+        self.on_batch_end: Callable[[BatchPosition], None] = lambda _: None
+        """Called after a batch that was complete, before a pause."""
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
         self._broken_at: BatchPosition | None = None
@@ -68,6 +81,7 @@ class BatchLoop:
         self._paused_after_it = False
         self._on_change = on_change
         self._open: BatchPosition | None = None
+        self._items: PhaseItems[Any] | None = None
         self._captures = False
         self._broke_off: tuple[str, int] | None = None
         self._epoch = 0
@@ -116,16 +130,18 @@ class BatchLoop:
             # Of an IterableDataset's loader it raises; whatever it raises, the loop would not have asked.
             with suppress(Exception):
                 self.schedule.expect(phase, len(loader))
+        self._items = None
         try:
-            number = -1
-            for item in items:  # no `enumerate`: it keeps the last item alive
-                number += 1
+            numbered = self.items_of(items, phase, here, self.schedule.next_batch(phase, here))
+            for number, item in numbered:
                 held = [item]
                 del item  # the loop's own variable is to be the only one that keeps a batch alive
                 if self.control.closed and not self._is_ours():
                     yield held.pop()  # released by `close()`: the loop is the user's own and goes on
                     continue
-                self.begin(phase, here, LoaderItem(held[0], loader, number))
+                self._items = numbered
+                if not self.begin(phase, here, LoaderItem(held[0], loader, number)):
+                    continue  # training goes back instead
                 try:
                     yield held.pop()
                 except GeneratorExit:
@@ -144,6 +160,7 @@ class BatchLoop:
                 self.end(complete=True)
             self.schedule.record_phase_length(phase, here)
         finally:
+            self._items = None
             self.observer.rest()  # nothing stays installed after the last one
 
     @contextmanager
@@ -152,6 +169,7 @@ class BatchLoop:
         if self.control.closed and not self._is_ours():
             yield
             return
+        self._items = None
         self.begin(phase, self._epoch if epoch is None else epoch, item)
         del item  # the loop's own variable is to be the only one that keeps a batch alive
         try:
@@ -166,8 +184,11 @@ class BatchLoop:
 
     # ------------------------------------------------------------ the two ends of a batch
 
-    def begin(self, phase: str, epoch: int, item: LoaderItem | None = None) -> None:
-        """Enter a batch: pause before it if a step ends here, then install what it needs."""
+    def begin(self, phase: str, epoch: int, item: LoaderItem | None = None) -> bool:
+        """Enter a batch: pause before it if a step ends here, then install what it needs.
+
+        False if it is not entered, since training goes back to an earlier one of its phase.
+        """
         self._left_at = None
         if self._open is not None:
             raise SessionStateError(
@@ -184,7 +205,11 @@ class BatchLoop:
         self.standing = "before"
         self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
         self._hear_messages()
+        if self.control.rewinds and self._items is not None:
+            return False
         self.jobs.enter()
+        self.on_batch(position)
+        self.trail.add(position)
         self.last = position
         self.standing = "in"
         self._on_change()
@@ -198,6 +223,7 @@ class BatchLoop:
             self.jobs.between()
             raise
         self.pace.begin()
+        return True
 
     def end(self, *, complete: bool) -> None:
         """Leave the batch: publish what was captured, then pause if it is due."""
@@ -210,6 +236,10 @@ class BatchLoop:
         self._broken_at = None if complete else position
         self._paused_after_it = False
         self.observer.end(position, complete=complete)
+        if complete:
+            if self._items is not None:
+                self._items.finished()
+            self.on_batch_end(position)
         self.jobs.between()
         self.standing = "after"
         self._on_change()
@@ -249,6 +279,11 @@ class BatchLoop:
         return self._epoch
 
     @property
+    def items(self) -> PhaseItems[Any] | None:
+        """The items that the loop goes through, while it does."""
+        return self._items
+
+    @property
     def is_inside_batch(self) -> bool:
         """A batch is open, and its watches with it."""
         return self._open is not None
@@ -262,17 +297,29 @@ class BatchLoop:
         """The run stands at the beginning of an epoch again."""
         self.schedule.rewind_to_epoch(epoch)
         self.events.drop(lambda position: position.epoch >= epoch)
+        self.trail.cut_epochs(epoch)
         self.position = self.last = None
         self.standing = "before"
         self._broken_at = self._left_at = self._broke_off = None
         self._seen_epoch = None
         self._epoch = epoch
 
+    def rewind_to_batch(self, phase: str, epoch: int, batch: int) -> None:
+        """The run stands before an earlier batch of the phase that goes on."""
+        gone = self.trail.cut(phase, epoch, batch)
+        self.last = self.schedule.rewind_to_batch(phase, epoch, batch, gone=gone, last=self.trail.last)
+        self.events.drop(lambda at: (at.phase, at.epoch) == (phase, epoch) and at.batch_idx >= batch)
+        self.position = self.last
+        self.standing = "before" if self.last is None else "after"
+        self._broken_at = self._left_at = self._broke_off = None
+
     def restart(self) -> None:
         """Forget where the last loop stood; a new one begins."""
         self.schedule.restart()
         self.observer.restart()
+        self.on_restart()
         self.events.clear()
+        self.trail.clear()
         self.position = self.last = None
         self.standing = "before"
         self._broken_at = None
@@ -310,7 +357,7 @@ class BatchLoop:
         before = self.control.pause_count
 
         def noted() -> bool:
-            if due() and not self.control.jumps:
+            if due() and not self.control.goes_back:
                 self.events.add("pause", self.last, "paused")
                 return True
             return False

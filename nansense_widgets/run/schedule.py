@@ -180,6 +180,22 @@ class Schedule:
             self._done = self._done_before.get(epoch, 0)
             self._done_before = {at: done for at, done in self._done_before.items() if at < epoch}
 
+    def rewind_to_batch(
+        self, phase: str, epoch: int, batch: int, *, gone: int, last: tuple[str, int, int] | None
+    ) -> BatchPosition | None:
+        """Count on from a batch of the phase that goes on, `gone` batches earlier; where `last` is then."""
+        with self._lock:
+            self._next[(phase, epoch)] = batch
+            self._done -= gone
+            self._epoch_done -= gone
+            self._position = None if last is None else self._with_flags(BatchPosition(*last))
+            return self._position
+
+    def next_batch(self, phase: str, epoch: int) -> int:
+        """The number of the next batch of `phase` in `epoch`."""
+        with self._lock:
+            return self._next.get((phase, epoch), 0)
+
     def restart(self) -> None:
         """Begin counting anew, for a new loop on the same session; a declared schedule is kept."""
         with self._lock:

@@ -13,11 +13,11 @@ from nansense_widgets.run.observer import Blind
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.instruments import Instrumenting
-from nansense_widgets.session.logging import Logging
+from nansense_widgets.session.rewinding import Rewinding
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
-from nansense_widgets.session.travel import Travel
 from nansense_widgets.session.views import Views
+from nansense_widgets.stats.branches import Branches
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.runlog import RunLog
 from nansense_widgets.widgets.hub import Hub
@@ -25,7 +25,7 @@ from nansense_widgets.widgets.hub import Hub
 __all__ = ["Session"]
 
 
-class Session(Training, Travel, Steering, Logging, Instrumenting, Views):
+class Session(Training, Rewinding, Steering, Instrumenting, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
@@ -53,6 +53,7 @@ class Session(Training, Travel, Steering, Logging, Instrumenting, Views):
         self._log = RunLog()
         self._tracked = {}
         self._restorer = None
+        self._branches = Branches()
         self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (
@@ -61,6 +62,8 @@ class Session(Training, Travel, Steering, Logging, Instrumenting, Views):
             else None
         )
         self._run = Run(schedule, self._capture or Blind(), self._hub.changed, self._hub.publisher.pump)
+        if enabled:
+            self._begin_history()
 
     def __repr__(self) -> str:
         return f"<Session of {self._model_name}: {self.status.word}>"

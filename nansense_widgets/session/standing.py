@@ -23,6 +23,7 @@ from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_count, checked_timeout
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session.memory import MemoryEntry, MemoryReport, snapshot_entries
+from nansense_widgets.stats.branches import Branches
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.current import batch_stats
 from nansense_widgets.stats.performance import WatchPerformance
@@ -61,6 +62,7 @@ class Standing:
     """What `track` was given."""
     _restorer: TrainingRestorer | None
     """Of the last loop over epochs."""
+    _branches: Branches
 
     @property
     def inputs(self) -> InputConfig:
@@ -234,23 +236,6 @@ class Standing:
         if self._capture is None:
             return Architecture(model=self._model_name, nodes={}, edges=frozenset())
         return self._capture.architecture
-
-    def _rewound(self, epoch: int) -> None:
-        """The state is that of the beginning of an epoch again: forget what came from there on."""
-        left = self._run.loop.last
-        self._run.loop.rewind_to_epoch(epoch)
-        self._stats.rewind_to_epoch(epoch)
-        self._log.rewind_to_epoch(epoch, gap=left is not None and epoch > left.epoch)
-        if self._capture is not None:
-            self._capture.rewind_to_epoch(epoch)
-        if left is None:
-            text = f"went to the beginning of epoch {epoch + 1}"
-        else:
-            where = f"from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1}"
-            way = "back to the beginning of" if epoch <= left.epoch else "forward to an earlier run of"
-            text = f"went {way} epoch {epoch + 1} ({where})"
-        self._run.loop.events.add("jump", None, text, epoch)
-        self._hub.redraw()
 
     def _check_open(self) -> None:
         if self._run.control.closed:

@@ -12,6 +12,8 @@ from nansense_widgets.errors import SessionStateError, TimeTravelError
 from nansense_widgets.history.cache import DEFAULT_CACHE_DIR, EpochCache
 from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
 from nansense_widgets.history.state import RunParts
+from nansense_widgets.run.going_back import Target
+from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_count
 from nansense_widgets.session.standing import Standing
 
@@ -20,6 +22,9 @@ __all__ = ["Travel"]
 
 class Travel(Standing):
     """Epochs of a loop whose states are kept, and jumps to them."""
+
+    _replay: Target | None
+    """The batch that a jump is to come to again."""
 
     def epochs(
         self,
@@ -125,6 +130,7 @@ class Travel(Standing):
             known = ", ".join(map(str, status.cached_epochs))
             raise TimeTravelError(f"epoch={epoch!r} has no kept state; those are of epochs {known}")
         self._restorer.check(target)
+        self._replay = None
         self._run.control.jump(target)
 
     def time_travel_status(self) -> TimeTravelStatus:
@@ -140,6 +146,37 @@ class Travel(Standing):
         return TimeTravelStatus(
             not reason, reason, known, total, cache.nbytes, str(cache.folder), cache.kept, note
         )
+
+    def _parts(self) -> RunParts:
+        """What a state is taken of; raises if the session is closed."""
+        if self._capture is None or self._run.control.closed:
+            raise TimeTravelError("this session is closed")
+        return RunParts(self._capture.model, self._capture.optimizers, self._schedulers, self._tracked)
+
+    def _begins(self, epoch: int) -> None:
+        """The loop is about to begin an epoch."""
+        self._run.loop.at_epoch(epoch)
+
+    def _rewound(self, epoch: int) -> None:
+        """The state is that of the beginning of an epoch again: forget what came from there on."""
+        left = self._run.loop.last
+        self._branches.left(self._log.after(epoch), left)
+        self._run.loop.rewind_to_epoch(epoch)
+        self._stats.rewind_to_epoch(epoch)
+        self._log.rewind_to_epoch(epoch, gap=left is not None and epoch > left.epoch)
+        if self._capture is not None:
+            self._capture.rewind_to_epoch(epoch)
+        forward = left is not None and epoch > left.epoch
+        way = "forward to an earlier run of" if forward else "back to the beginning of"
+        self._note_jump(
+            f"went {'to the beginning of' if left is None else way} epoch {epoch + 1}", left, epoch
+        )
+
+    def _note_jump(self, text: str, left: BatchPosition | None, epoch: int) -> None:
+        if left is not None:
+            text = f"{text} (from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1})"
+        self._run.loop.events.add("jump", None, text, epoch)
+        self._hub.redraw()
 
     def _why_not(self) -> str:
         restorer = self._restorer
@@ -179,11 +216,7 @@ class _Host:
         self._session = session
 
     def parts(self) -> RunParts:
-        session = self._session
-        capture = session._capture  # noqa: SLF001  one object in two files
-        if capture is None or session._run.control.closed:  # noqa: SLF001
-            raise TimeTravelError("this session is closed")
-        return RunParts(capture.model, capture.optimizers, session._schedulers, session._tracked)  # noqa: SLF001
+        return self._session._parts()  # noqa: SLF001  one object in two files
 
     def total_epochs(self) -> int | None:
         return self._session.schedule.epochs
@@ -192,7 +225,7 @@ class _Host:
         return self._session._run.control.take_jump()  # noqa: SLF001
 
     def at_epoch(self, epoch: int) -> None:
-        self._session._run.loop.at_epoch(epoch)  # noqa: SLF001
+        self._session._begins(epoch)  # noqa: SLF001
 
     def rewound(self, epoch: int) -> None:
         self._session._rewound(epoch)  # noqa: SLF001

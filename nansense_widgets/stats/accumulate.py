@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 
@@ -144,6 +145,16 @@ class TensorStats:
         counts = 0 if self._counts is None else self._counts.nbytes
         rows = 0 if self._rows is None else self._rows.nbytes
         return counts + self._alive.nbytes + rows + sum(device.nbytes for device in self._devices.values())
+
+    def copy(self) -> TensorStats:
+        """An independent copy."""
+        other = copy.copy(self)
+        other._counts = None if self._counts is None else self._counts.copy()
+        other._zeros = self._zeros.copy()
+        other._rows = None if self._rows is None else self._rows.copy()
+        other._alive = self._alive.copy()
+        other._devices = {device: stats.copy() for device, stats in self._devices.items()}
+        return other
 
     def _add_alive(self, alive: Mask) -> None:
         if len(alive) > len(self._alive):

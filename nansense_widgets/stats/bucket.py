@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 import weakref
 from collections.abc import Sequence
@@ -70,6 +71,16 @@ class Bucket:
                 note=self._note,
                 gallery=None if self.patches is None else self.patches.snapshot(),
             )
+
+    def copy(self) -> Bucket:
+        """An independent copy."""
+        with self._lock:
+            other = copy.copy(self)
+            other._lock = threading.Lock()
+            other._activations = self._activations.copy()
+            other._gradients = self._gradients.copy()
+            other.patches = None if self.patches is None else self.patches.copy()
+        return other
 
     def collapsed(self, name: str, phase: str, epoch: int) -> LayerStatsSnapshot:
         """Scalars and quantiles, without histograms and patches."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Iterable
 
@@ -62,6 +63,14 @@ class GalleryBuilder:
     def count_nan(self, nan: int) -> None:
         """Responses that were passed over."""
         self._nan += nan
+
+    def copy(self) -> GalleryBuilder:
+        """An independent copy; the patches themselves are shared, since nothing changes them."""
+        with self._lock:
+            other = copy.copy(self)
+            other._lock = threading.Lock()
+            other._ends = {end: ranking.copy() for end, ranking in self._ends.items()}
+        return other
 
     def snapshot(self) -> Gallery:
         """What is known now."""

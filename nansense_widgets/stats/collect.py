@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import torch
@@ -14,7 +15,7 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket
-from nansense_widgets.stats.epochs import Epochs
+from nansense_widgets.stats.epochs import Epochs, EpochsMark
 from nansense_widgets.stats.fold import BatchFold
 from nansense_widgets.stats.instruments.instruments import Instruments
 from nansense_widgets.stats.instruments.live import ModelParts
@@ -24,7 +25,20 @@ from nansense_widgets.stats.scope import StatsScope
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot, ParameterStatsSnapshot, WatchSnapshot
 from nansense_widgets.stats.steps import ParameterBucket, StepWatch
 
-__all__ = ["StatsCollector"]
+__all__ = ["StatsCollector", "StatsMark"]
+
+
+@dataclass(frozen=True)
+class StatsMark:
+    """The statistics before one batch; their series know their batches themselves."""
+
+    layers: EpochsMark[Bucket, LayerStatsSnapshot]
+    parameters: EpochsMark[ParameterBucket, ParameterStatsSnapshot]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what was copied."""
+        return self.layers.nbytes + self.parameters.nbytes
 
 
 class StatsCollector:
@@ -141,6 +155,17 @@ class StatsCollector:
         self._parameters.drop_from(epoch)
         self.patches.kept.forget()
         self.instruments.rewind(epoch)
+
+    def mark(self, phase: str, epoch: int) -> StatsMark:
+        """This moment, to return to while the phase goes on."""
+        return StatsMark(self._layers.mark(phase, epoch), self._parameters.mark(phase, epoch))
+
+    def return_to(self, mark: StatsMark, phase: str, epoch: int, batch: int) -> None:
+        """Statistics are as they were at the mark, before that batch of the phase."""
+        self._layers.return_to(mark.layers)
+        self._parameters.return_to(mark.parameters)
+        self.patches.kept.forget()
+        self.instruments.rewind(epoch, batch, phase)
 
     def snapshot(self, layers: Collection[str] | None = None) -> WatchSnapshot:
         """All statistics as they are now, or those of some layers."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["MOST_EPOCHS", "SMALL", "WHOLE_EPOCHS", "Epochs"]
+__all__ = ["MOST_EPOCHS", "SMALL", "WHOLE_EPOCHS", "Epochs", "EpochsMark"]
 
 WHOLE_EPOCHS = 2
 """Epochs of a phase, those begun last, that are kept whole; of others scalars and quantiles."""
@@ -17,6 +18,7 @@ MOST_EPOCHS = 1000
 SMALL = 1700
 """Bytes of the Python objects of one epoch's numbers, about."""
 
+Own = TypeVar("Own")
 Snapshot = TypeVar("Snapshot")
 Out_co = TypeVar("Out_co", covariant=True)
 
@@ -34,8 +36,21 @@ class Whole(Protocol[Out_co]):
     def collapsed(self, name: str, phase: str, epoch: int) -> Out_co:
         """What is kept of it when newer epochs have begun."""
 
+    def copy(self: Own) -> Own:
+        """An independent copy."""
+
 
 B = TypeVar("B", bound=Whole)  # type: ignore[type-arg]
+
+
+@dataclass(frozen=True)
+class EpochsMark(Generic[B, Snapshot]):
+    """All buckets at one moment: copies of those that still grow, the others themselves."""
+
+    whole: dict[str, dict[tuple[str, int], B]]
+    old: dict[str, dict[tuple[str, int], Snapshot]]
+    growing: tuple[str, int]
+    nbytes: int
 
 
 class Epochs(Generic[B, Snapshot]):
@@ -56,13 +71,14 @@ class Epochs(Generic[B, Snapshot]):
         bucket = make()
         with self._lock:
             whole = self._whole.setdefault(name, {})
-            old = self._old.setdefault(name, {})
+            old = dict(self._old.get(name, {}))  # a new one: marks hold that of before
             old.pop((phase, epoch), None)  # its values come again
             whole[(phase, epoch)] = bucket
             of_phase = [key for key in whole if key[0] == phase]
             for key in of_phase[:-WHOLE_EPOCHS]:
                 old[key] = whole.pop(key).collapsed(name, *key)
             self._thin(old, phase)
+            self._old[name] = old
         return bucket
 
     def newest(self, name: str) -> B | None:
@@ -104,9 +120,26 @@ class Epochs(Generic[B, Snapshot]):
             for whole in self._whole.values():
                 for key in [key for key in whole if key[1] >= epoch]:
                     del whole[key]
-            for old in self._old.values():
-                for key in [key for key in old if key[1] >= epoch]:
-                    del old[key]
+            self._old = {
+                name: {key: kept for key, kept in old.items() if key[1] < epoch}
+                for name, old in self._old.items()
+            }
+
+    def mark(self, phase: str, epoch: int) -> EpochsMark[B, Snapshot]:
+        """This moment, to return to while the phase goes on: only its own buckets grow until then."""
+        growing = (phase, epoch)
+        with self._lock:
+            whole = {name: _with_copy(buckets, growing) for name, buckets in self._whole.items()}
+            old = dict(self._old)
+        size = sum(buckets[growing].nbytes for buckets in whole.values() if growing in buckets)
+        return EpochsMark(whole, old, growing, size)
+
+    def return_to(self, mark: EpochsMark[B, Snapshot]) -> None:
+        """All buckets are as they were then. The mark may be returned to again."""
+        whole = {name: _with_copy(buckets, mark.growing) for name, buckets in mark.whole.items()}
+        with self._lock:
+            self._whole = whole
+            self._old = dict(mark.old)
 
     def clear(self) -> None:
         """Forget all."""
@@ -120,3 +153,7 @@ class Epochs(Generic[B, Snapshot]):
         if len(epochs) > MOST_EPOCHS:
             for epoch in epochs[1 : len(epochs) // 2 : 2]:
                 del old[(phase, epoch)]
+
+
+def _with_copy(buckets: dict[tuple[str, int], B], growing: tuple[str, int]) -> dict[tuple[str, int], B]:
+    return {key: bucket.copy() if key == growing else bucket for key, bucket in buckets.items()}

@@ -81,6 +81,12 @@ class DeviceStats:
             high=torch.maximum(known.high, other.high),
         )
 
+    def copy(self) -> DeviceStats:
+        """An independent copy: a sum is never changed, another one takes its place."""
+        other = DeviceStats()
+        other._sum = self._sum
+        return other
+
     def drain(self) -> Summary | None:
         """All of it, fetched; counting then begins anew. None if nothing came."""
         known, self._sum = self._sum, None

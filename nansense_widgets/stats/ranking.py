@@ -83,6 +83,14 @@ class Ranking(Generic[R]):
         """Those kept of a channel, the most extreme one first."""
         return self._ranked[channel]
 
+    def copy(self) -> Ranking[R]:
+        """An independent copy."""
+        other: Ranking[R] = Ranking(len(self._ranked), self._count, self._sign)
+        other._ranked = [list(ranked) for ranked in self._ranked]
+        other._order = [list(order) for order in self._order]
+        other._bars = self._bars.copy()
+        return other
+
     def _above(self, scores: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
         found: npt.NDArray[np.bool_] = (scores > self._bars) | (np.isnan(self._bars) & ~np.isnan(scores))
         return found

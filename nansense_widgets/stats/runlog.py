@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import torch
 from torch.optim import Optimizer
@@ -15,7 +15,7 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.norms import Number
 from nansense_widgets.stats.series import MetricSeries, PointSeries
 
-__all__ = ["MOST_RATES", "RunKind", "RunLog", "RunLogSnapshot"]
+__all__ = ["MOST_RATES", "Key", "RunKind", "RunLog", "RunLogSnapshot"]
 
 RunKind = Literal["logged", "loss", "rate"]
 """`logged`: by `session.log`; `loss`: seen in `backward()`; `rate`: a learning rate, read when it was."""
@@ -23,7 +23,7 @@ RunKind = Literal["logged", "loss", "rate"]
 MOST_RATES = 8
 """Parameter groups whose learning rates are kept, the first ones."""
 
-Key = tuple[RunKind, str, str]
+Key: TypeAlias = tuple[RunKind, str, str]
 """Kind, name and phase."""
 
 
@@ -149,11 +149,36 @@ class RunLog:
                 if gap:
                     series.end_here()
 
+    def after(self, epoch: int, batch: int = 0, phase: str | None = None) -> RunLogSnapshot:
+        """The points of this batch and of those after it, of one phase or of all."""
+        found = {key: one.after(epoch, batch) for key, one in self._items() if phase in (None, key[2])}
+        return RunLogSnapshot({key: one for key, one in found.items() if len(one)})
+
+    def losses_of(self, position: BatchPosition) -> dict[str, float]:
+        """Losses that were seen in a batch that is just over, by name."""
+        found = {}
+        for (kind, name, phase), series in self._items():
+            if kind == "loss" and phase == position.phase and (last := series.last) is not None:
+                epoch, batch, value = last
+                if (epoch, batch) == (position.epoch, position.batch_idx):
+                    found[name] = value
+        return found
+
+    def rewind_to_batch(self, phase: str, epoch: int, batch: int) -> None:
+        """Forget this batch of the phase that goes on, and those after it."""
+        for key, series in self._items():
+            if key[2] == phase:
+                series.drop_from(epoch, batch)
+
     def restart(self) -> None:
         """Another run begins."""
         with self._lock:
             self._series = {}
             self._notes = {}
+
+    def _items(self) -> list[tuple[Key, PointSeries]]:
+        with self._lock:
+            return list(self._series.items())
 
     def _find(self, kind: RunKind, name: str, phase: str) -> PointSeries:
         known = self._series.get((kind, name, phase))

@@ -109,6 +109,21 @@ class PointSeries:
             self._keep(~later)
 
     @property
+    def last(self) -> tuple[int, int, float] | None:
+        """Epoch, batch and value of the last point; a value on an accelerator is fetched."""
+        with self._lock:
+            self._fetch()
+            return (self._epochs[-1], self._batches[-1], self._values[-1]) if self._values else None
+
+    def after(self, epoch: int, batch: int = 0) -> MetricSeries:
+        """The points that `drop_from` would forget."""
+        everything = self.snapshot()
+        epochs, batches = everything.epochs, everything.batch_indices
+        keep = (epochs > epoch) | ((epochs == epoch) & ((batches >= batch) | (batches == NO_BATCH)))
+        columns = (epochs, batches, everything.values, everything.spans)
+        return MetricSeries(*(column[keep] for column in columns))
+
+    @property
     def nbytes(self) -> int:
         """Memory that it takes."""
         return 24 * len(self._values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -80,6 +81,12 @@ class _Series:
             values=np.array([value for _, value in self._recent], np.float64),
         )
 
+    def copy(self) -> _Series:
+        other = copy.copy(self)
+        other._recent = self._recent.copy()
+        other._waiting = list(self._waiting)
+        return other
+
     @property
     def nbytes(self) -> int:
         return 100 * len(self._recent)  # a tuple of two numbers
@@ -135,6 +142,14 @@ class ParameterBucket:
                 update_ratio=self._update.snapshot(),
                 note=self._note,
             )
+
+    def copy(self) -> ParameterBucket:
+        """An independent copy."""
+        with self._lock:
+            other = copy.copy(self)
+            other._lock = threading.Lock()
+            other._gradient, other._update = self._gradient.copy(), self._update.copy()
+        return other
 
     def collapsed(self, name: str, phase: str, epoch: int) -> ParameterStatsSnapshot:
         """Sums over the steps, and the weights without their histogram."""

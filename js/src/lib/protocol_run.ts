@@ -14,7 +14,7 @@ export interface KnobGroup {
   knobs: KnobValue[];
 }
 
-export type EventKind = "pause" | "hyperparameter" | "jump";
+export type EventKind = "pause" | "hyperparameter" | "jump" | "replay";
 
 export interface RunEvent {
   kind: EventKind;

@@ -46,9 +46,12 @@ class Instruments:
         """Layer and bytes of the series that are held."""
         return self._store.sizes()
 
-    def rewind(self, epoch: int, batch: int = 0) -> None:
-        """Drop what was collected in this batch and those after it, and tell the instruments."""
-        self._store.drop_from(epoch, batch)
+    def rewind(self, epoch: int, batch: int = 0, phase: str | None = None) -> None:
+        """Drop what was collected in this batch and those after it, and tell the instruments.
+
+        With a `phase`, which goes on, the others of its epoch were before it and stay.
+        """
+        self._store.drop_from(epoch, batch, phase)
         self._tell(epoch)
 
     def restart(self) -> None:

@@ -114,10 +114,11 @@ class MetricStore:
         for key, track in self._items():
             yield key[0], track.nbytes
 
-    def drop_from(self, epoch: int, batch: int = 0) -> None:
-        """Forget the values of this batch and of all after it."""
-        for _, track in self._items():
-            track.drop_from(epoch, batch)
+    def drop_from(self, epoch: int, batch: int = 0, phase: str | None = None) -> None:
+        """Forget the values of this batch and of all after it, of one phase or of all."""
+        for key, track in self._items():
+            if phase is None or key[1] == phase:
+                track.drop_from(epoch, batch)
 
     def clear(self) -> None:
         """Forget all."""

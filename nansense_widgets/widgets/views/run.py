@@ -32,7 +32,12 @@ UNITS: dict[RunKind, str] = {
     "rate": "seen in backward()",
 }
 
-EVENT_COLORS: dict[EventKind, str] = {"pause": OTHER, "hyperparameter": "#c4781f", "jump": "#a05cb5"}
+EVENT_COLORS: dict[EventKind, str] = {
+    "pause": OTHER,
+    "hyperparameter": "#c4781f",
+    "jump": "#a05cb5",
+    "replay": "#b3261e",
+}
 
 MOST_EVENTS = 200
 """Events that are listed, the newest."""
@@ -84,7 +89,7 @@ class RunView:
         specs = run_figures(log, events, self._length, smooth=self._smooth)
         wait, figures = self._board.show(RUN, specs)
         drawn = {mark.color for spec in specs for mark in spec.marks}
-        kinds: tuple[EventKind, ...] = ("pause", "hyperparameter", "jump")
+        kinds: tuple[EventKind, ...] = ("pause", "hyperparameter", "jump", "replay")
         content: protocol_run.RunContent = {
             "groups": knob_groups(self._source.hyperparameters),
             "smooth": self._smooth,

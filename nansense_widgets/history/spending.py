@@ -1,0 +1,45 @@
+"""How much of the training's time may be spent on keeping its past."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+__all__ = ["SHARE", "Spending"]
+
+SHARE = 0.03
+"""Of the time that goes by; pauses count, in which nobody waits for a computation."""
+
+AT_ONCE = 0.1
+"""Seconds that may come together, at least: after a pause the next batch may cost that much at once."""
+
+
+class Spending:
+    """A purse that fills with time."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._last = clock()
+        self._credit = AT_ONCE
+        self._costs: dict[str, float] = {}
+
+    def affords(self, what: str) -> bool:
+        """Whether there is credit for what it cost the last times."""
+        now = self._clock()
+        cost = self._costs.get(what, 0.0)
+        self._credit = min(self._credit + SHARE * (now - self._last), max(AT_ONCE, 2 * cost))
+        self._last = now
+        return self._credit >= cost
+
+    @contextmanager
+    def on(self, what: str) -> Iterator[None]:
+        """Pay for what happens inside."""
+        began = self._clock()
+        try:
+            yield
+        finally:
+            took = self._clock() - began
+            known = self._costs.get(what)
+            self._costs[what] = took if known is None else (3 * known + took) / 4
+            self._credit -= took

@@ -1,0 +1,321 @@
+"""The items of one phase as the loop asks for them, and the states that lead back to each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from nansense_widgets.errors import TimeTravelError
+from nansense_widgets.history.items import KeptItem
+from nansense_widgets.history.keyframes import Keyframe, Keyframes, size_of_state
+from nansense_widgets.history.random_state import RandomState
+from nansense_widgets.history.spending import Spending
+from nansense_widgets.history.state import RunParts, restore_state, take_state
+from nansense_widgets.run.going_back import Target
+from nansense_widgets.stats.collect import StatsMark
+
+__all__ = ["Tape", "TapeHost"]
+
+ENTRY = 300
+"""Bytes of the objects of one kept item, about."""
+
+MOST_FRAMES = 128
+"""States that are kept of one phase."""
+
+
+@dataclass(frozen=True)
+class TapeHost:
+    """The session, as the items of a phase see it.
+
+    Attributes:
+        budget: bytes that may be kept; 0: nothing is to be kept at the moment.
+        parts: what states are taken of.
+        mark: of a phase and epoch: what else belongs to this moment.
+        changes: how many changes of hyperparameters have been made so far.
+        take_rewind: where training is to go back to, if it is.
+        rewound: the state of a keyframe is there again; from that batch on training goes to the target.
+        parted: a batch that came again ended in another way than the first time, in words.
+        could_not: training did not go back, and why.
+    """
+
+    budget: Callable[[], int]
+    parts: Callable[[], RunParts]
+    mark: Callable[[str, int], StatsMark]
+    changes: Callable[[], int]
+    take_rewind: Callable[[], Target | None]
+    rewound: Callable[[Target, int, Keyframe], None]
+    parted: Callable[[str, int, int, str], None]
+    could_not: Callable[[Target, str], None]
+
+
+@dataclass
+class _Entry:
+    item: KeptItem
+    random: RandomState
+    norms: torch.Tensor | None = field(default=None, repr=False)
+    """Of the parameters after the batch."""
+
+
+class Tape:
+    """Gives each item of a loader once, and those that are kept again after going back.
+
+    Keyframes hold the state before some of the batches; between them it is computed anew, from the same items
+    and random numbers. What was recorded of a batch stays until the run goes another way, and is compared.
+
+    Args:
+        items: the loader's iterator.
+        phase: of its batches.
+        epoch: of these, from 0.
+        first: number of the batch that the first item is of.
+        host: the session.
+        spending: what may be spent on all this.
+    """
+
+    def __init__(
+        self, items: Iterator[Any], phase: str, epoch: int, first: int, host: TapeHost, spending: Spending
+    ) -> None:
+        self.phase, self.epoch, self.first = phase, epoch, first
+        self.note = ""
+        """Why nothing, or not all, is kept; else empty."""
+        self._items = items
+        self._host = host
+        self._spending = spending
+        self._entries: dict[int, _Entry] = {}
+        self._frames = Keyframes()
+        self._next = 0
+        """Number of the item that is given next."""
+        self._done = 0
+        """Batches of this pass that are over."""
+        self._came = 0
+        """Items that the loader has given."""
+        self._copies = False
+        self._versions: dict[int, int] = {}
+        self._norms: torch.Tensor | None = None
+        self._size = 0
+        """Bytes of the last state."""
+        self._kept = 0
+        """Bytes of the items."""
+
+    def __iter__(self) -> Iterator[tuple[int, Any]]:
+        return self
+
+    def __next__(self) -> tuple[int, Any]:
+        if (target := self._host.take_rewind()) is not None:
+            self.go_back(target)
+        number = self._next
+        if number < self._came:
+            with self._spending.on("again"):
+                item = self._again(number)
+        else:
+            item = next(self._items)
+            self._came = number + 1
+            if self._host.budget():
+                self._record(number, item)
+            elif self._entries:
+                self._forget()
+        self._next = number + 1
+        return number, item
+
+    def finished(self) -> None:
+        """The batch of the last item is over, and was complete."""
+        number = self._next - 1
+        self._done = self._next
+        entry = self._entries.get(number)
+        if entry is None:
+            return
+        before = entry.norms
+        if before is not None or self._spending.affords("norms"):
+            with self._spending.on("norms"):
+                entry.norms = self._measured()
+        if before is not None and entry.norms is not None and not _equal(before, entry.norms):
+            self._part(number, "other weights")
+
+    # ------------------------------------------------------------ going back
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that all of it takes."""
+        return self._frames.nbytes + self._kept
+
+    @property
+    def frames(self) -> list[int]:
+        """Batches before which a state is kept."""
+        return [self.first + frame.at for frame in self._frames]
+
+    @property
+    def reach(self) -> tuple[int, int] | None:
+        """The first and the last batch that one can go back to; -1: before the first of the phase."""
+        start = self._frames.first
+        return None if start is None else (self.first + start - (start == 0), self.first + self._came - 1)
+
+    def why_not(self, batch: int) -> str:
+        """Why the run cannot go back to stand after this batch; empty if it can."""
+        reach = self.reach
+        if reach is None:
+            return self.note or "no state of this phase is kept"
+        if not reach[0] <= batch <= reach[1]:
+            return f"states in memory lead back to batch {max(reach[0], 0) + 1} of this phase only"
+        changed = self._changed()
+        if changed is not None:
+            return f"the loop has written to the item of batch {self.first + changed + 1}: it is gone"
+        return ""
+
+    def go_back(self, target: Target) -> None:
+        """Restore the nearest state from which the target is reached; the loop then asks for its item."""
+        batch = target.batch_idx
+        why = (
+            self.why_not(batch)
+            if (target.phase, target.epoch) == (self.phase, self.epoch)
+            else "that phase is over"
+        )
+        frame = self._frames.before(max(batch - self.first, 0))
+        if why or frame is None:
+            self._host.could_not(target, why)
+            return
+        try:
+            restore_state(self._host.parts(), frame.state)
+        except TimeTravelError as error:
+            self._host.could_not(target, str(error))
+            return
+        self._next = self._done = frame.at
+        self._versions = {}
+        self._host.rewound(target, self.first + frame.at, frame)
+
+    def branch(self) -> None:
+        """Something was changed between two batches: what comes is not what came."""
+        self._frames.drop_from(self._next)
+        for number, entry in list(self._entries.items()):
+            if number >= self._done:
+                entry.norms = None
+
+    # ------------------------------------------------------------ parts
+
+    def _again(self, number: int) -> Any:
+        entry = self._entries[number]
+        entry.random.restore()
+        frame = self._frames.at(number)
+        if frame is not None:
+            if not self._is_now(frame):
+                self._part(number - 1, "another state")
+                self._take_frame(number)
+            else:  # other layers may be watched now
+                frame.mark = self._host.mark(self.phase, self.epoch)
+                frame.changes = self._host.changes()
+        elif self._spending.affords("frame"):
+            self._take_frame(number)
+        return entry.item.serve()
+
+    def _is_now(self, frame: Keyframe) -> bool:
+        saved = frame.state["model"]["parameters"]
+        return all(
+            saved.get(name) is None or _equal(saved[name], parameter.detach().to("cpu"))
+            for name, parameter in self._host.parts().model.named_parameters()
+        )
+
+    def _record(self, number: int, item: Any) -> None:
+        before = self._entries.get(number - 1)
+        if before is not None and not before.item.is_intact:
+            self._copies = True  # the loop writes to its items: from now on copies are kept
+            self._forget()
+        if self._spending.affords("frame") or (not self._frames and self._spending.affords("items")):
+            self._take_frame(number)
+        if not self._frames:
+            return
+        with self._spending.on("items"):
+            random = RandomState(None if before is None else before.random)
+            entry = self._entries[number] = _Entry(KeptItem(item, copies=self._copies), random)
+            self._kept += _size(entry)
+        self._keep_within(number)
+
+    def _take_frame(self, number: int) -> None:
+        budget = self._host.budget()
+        if self._size > budget // 2 and number % 100:  # it may have become smaller
+            return
+        try:
+            with self._spending.on("frame"):
+                state = take_state(self._host.parts())
+                mark = self._host.mark(self.phase, self.epoch)
+                size = self._size = size_of_state(state) + mark.nbytes
+        except Exception as error:  # noqa: BLE001  never an error in the user's loop
+            self.note = f"states cannot be kept: {type(error).__name__}: {error}"
+            self._size = 2**62
+            return
+        if size > budget // 2:
+            self._forget(
+                f"one state takes {size / 2**20:,.0f} MiB, more than half of the history's "
+                f"{budget / 2**20:,.0f} MiB (set_history)"
+            )
+            return
+        self.note = ""
+        self._frames.add(Keyframe(number, state, mark, size, self._host.changes()))
+        if len(self._frames) > MOST_FRAMES:
+            self._frames.thin(number)
+
+    def _keep_within(self, now: int) -> None:
+        budget = self._host.budget()
+        while (frames := self._frames.nbytes) + self._kept > budget:
+            if frames > self._kept and self._frames.thin(now):
+                continue
+            if len(self._frames) < 2:
+                self._forget(
+                    f"items since the last state take more than the {budget / 2**20:,.0f} MiB of the history"
+                )
+                return
+            first = self._frames.drop_oldest()
+            for number in [number for number in self._entries if first is None or number < first]:
+                self._kept -= _size(self._entries.pop(number))
+
+    def _forget(self, why: str = "") -> None:
+        """Let go of all, but of items that are still to be given again."""
+        self.note = why
+        self._frames.clear()
+        self._entries = {number: entry for number, entry in self._entries.items() if number >= self._next}
+        self._kept = sum(map(_size, self._entries.values()))
+
+    def _changed(self) -> int | None:
+        start = self._frames.first or 0
+        return next((n for n, one in self._entries.items() if n >= start and not one.item.is_intact), None)
+
+    def _part(self, number: int, how: str) -> None:
+        """From here on the run goes another way."""
+        self._frames.drop_from(number + 1)
+        for at, entry in self._entries.items():
+            if at > number:
+                entry.norms = None
+        self._host.parted(self.phase, self.epoch, self.first + number, how)
+
+    def _measured(self) -> torch.Tensor | None:
+        """A digest of the parameters: their norms. Measured anew only if one of them was written to."""
+        parameters = [p.detach() for p in self._host.parts().model.parameters() if _is_measurable(p)]
+        versions = {id(p): p._version for p in self._host.parts().model.parameters()}  # noqa: SLF001
+        if versions != self._versions or self._norms is None:
+            self._versions = versions
+            self._norms = _norms(parameters)
+        return self._norms
+
+
+def _is_measurable(parameter: torch.Tensor) -> bool:
+    return parameter.layout is torch.strided and parameter.is_floating_point() and parameter.numel() > 0
+
+
+def _norms(parameters: list[torch.Tensor]) -> torch.Tensor | None:
+    if not parameters:
+        return None
+    try:
+        return torch.stack([norm.float() for norm in torch._foreach_norm(parameters)])  # noqa: SLF001
+    except RuntimeError:  # on several devices, or of a class that does not know it
+        return None
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    """Bit for bit, NaN included."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    return torch.equal(one, other) or bool(((one == other) | (one.isnan() & other.isnan())).all())
+
+
+def _size(entry: _Entry) -> int:
+    return entry.item.nbytes + entry.random.nbytes + ENTRY

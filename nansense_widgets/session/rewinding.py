@@ -1,0 +1,328 @@
+"""Going back by batches: within a phase from states in memory, further from those of epochs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from nansense_widgets.errors import TimeTravelError
+from nansense_widgets.history.keyframes import Keyframe, default_budget
+from nansense_widgets.history.spending import Spending
+from nansense_widgets.history.tape import Tape, TapeHost
+from nansense_widgets.run.batches import checked_epoch, checked_phase
+from nansense_widgets.run.going_back import Target
+from nansense_widgets.run.hyperparameters import Change
+from nansense_widgets.run.mode import Mode
+from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.target import checked_count
+from nansense_widgets.session.logging import Logging
+from nansense_widgets.session.travel import Travel
+from nansense_widgets.stats.branches import Branch
+
+__all__ = ["HistoryStatus", "Rewinding", "as_bytes"]
+
+_UNITS = {"": 1, "B": 1} | {
+    f"{letter}{infix}B": base**power
+    for power, letter in enumerate("KMGT", 1)
+    for infix, base in (("", 1000), ("i", 1024))
+}
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
+
+
+@dataclass(frozen=True)
+class HistoryStatus:
+    """What is in memory to go back by batches.
+
+    Attributes:
+        budget_bytes: what it may take; 0: it is off.
+        used_bytes: what it takes.
+        phase: the phase that goes on, whose batches these are; None: none does.
+        epoch: its epoch, from 0.
+        first_batch: the first batch that can be gone back to, from 0; -1: before the first one of the phase.
+        last_batch: the last one.
+        states: batches before which a state is kept: what lies between is computed anew.
+        reason: why nothing can be reached, in words; else empty.
+        parted: where a run that came again did something else than the first time, in words; else empty.
+    """
+
+    budget_bytes: int
+    used_bytes: int = 0
+    phase: str | None = None
+    epoch: int = 0
+    first_batch: int = 0
+    last_batch: int = -2
+    states: tuple[int, ...] = ()
+    reason: str = ""
+    parted: str = ""
+
+
+class Rewinding(Travel, Logging):
+    """Single batches in reverse, exactly."""
+
+    _budget: int
+    _changes: list[tuple[int, Change]]
+    """Changes of hyperparameters, each with the number of batches that had been before."""
+    _due: list[tuple[int, Change]]
+    """Those that come again while a run is computed anew."""
+    _undone: list[tuple[int, Change]]
+    """Those that do not, since going back undid them."""
+    _changes_at: dict[int, int]
+    """How many had been made when an epoch began."""
+    _parted: str
+    _spending: Spending
+
+    def step_back(self, n: int = 1) -> None:
+        """Go back `n` batches: training stands after that batch again, which is computed anew and shown.
+
+        See `rewind`. From the first batch of the run it goes to the beginning, before that batch.
+
+        Args:
+            n: at least 1.
+
+        Raises:
+            TypeError, ValueError: for another `n`.
+            TimeTravelError: if the run cannot go there, saying why.
+        """
+        count = checked_count("n", n)
+        if count < 1:
+            raise ValueError(f"n={n!r} must be at least 1")
+        if not self._enabled:
+            return
+        self._check_open()
+        loop = self._run.loop
+        if loop.last is None:
+            raise TimeTravelError(f"n={n!r}: the run stands at its beginning")
+        found = loop.trail.before(loop.last, count)
+        if found is None:
+            first = loop.trail.segments()[0]
+            found = (first.phase, first.epoch, -1)
+        self._go_back(Target(*found), f"n={n!r}")
+
+    def rewind(self, *, phase: str, epoch: int, batch_idx: int) -> None:
+        """Go back to a batch: training stands after it again, as it did, and shows it.
+
+        Within the phase that goes on, the nearest state before it is restored from memory, and the batches
+        since are computed anew from the same items and random numbers; the loop sees nothing but its items
+        coming again. Further back, the state of an epoch is restored (`restore_point`), and the run goes
+        from there up to the batch, as with `step_until_position`: `stop` ends it where it is. Changes of
+        hyperparameters that were made on the way are made again. What came after the batch is dropped from
+        statistics and curves; if the run then goes another way, it stays as a branch.
+
+        Args:
+            phase: its name.
+            epoch: counted from 0.
+            batch_idx: counted from 0 within the phase and epoch.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument.
+            TimeTravelError: if that batch has not been, or if the run cannot go there, saying why.
+            SessionStateError: if the session is closed.
+        """
+        name, at, batch = checked_phase(phase), checked_epoch(epoch), checked_count("batch_idx", batch_idx)
+        if at is None:
+            raise TypeError("epoch=None must be an int")
+        if not self._enabled:
+            return
+        self._check_open()
+        said = f"phase={name!r}, epoch={at!r}, batch_idx={batch!r}"
+        if not self._run.loop.trail.has(name, at, batch):
+            raise TimeTravelError(f"{said}: this batch has not been yet (step_until_position goes forward)")
+        self._go_back(Target(name, at, batch), said)
+
+    def set_history(self, *, budget: int | str) -> None:
+        """How much memory the states and items for going back by batches may take.
+
+        By default a fiftieth of the machine's memory, at most 512 MiB. States thin out with age. Nothing is
+        kept of detached batches, nor of loops that go through `session.batch`.
+
+        Args:
+            budget: bytes, or with a unit, such as `"1 GB"` or `"256 MiB"`; 0 keeps nothing.
+
+        Raises:
+            TypeError, ValueError: if it is no size.
+        """
+        self._budget = as_bytes(budget)
+        self._hub.changed()
+
+    @property
+    def history(self) -> HistoryStatus:
+        """What is in memory to go back by batches."""
+        tape = self._tape
+        if tape is None:
+            why = "no loop goes through session.batches()" if self._budget else "the history is off"
+            return HistoryStatus(self._budget, reason=why, parted=self._parted)
+        reach = tape.reach
+        first, last = reach or (0, -2)
+        reason = "" if reach else tape.note or "no state is kept yet"
+        return HistoryStatus(
+            self._budget,
+            tape.nbytes,
+            tape.phase,
+            tape.epoch,
+            first,
+            last,
+            tuple(tape.frames),
+            reason,
+            self._parted,
+        )
+
+    @property
+    def branches(self) -> tuple[Branch, ...]:
+        """Futures that were left by going back and then another way, oldest first; the last eight."""
+        return self._branches.all
+
+    @property
+    def _tape(self) -> Tape | None:
+        items = self._run.loop.items
+        return items if isinstance(items, Tape) else None
+
+    def _go_back(self, target: Target, said: str) -> None:
+        tape = self._tape
+        if tape is not None and (tape.phase, tape.epoch) == (target.phase, target.epoch):
+            near = tape.why_not(target.batch_idx)
+            if not near:
+                self._run.control.rewind(target)
+                return
+        else:
+            near = f"{target} is in another phase than the one that goes on"
+        status = self.time_travel_status()
+        epochs = [epoch for epoch in status.cached_epochs if epoch <= target.epoch]
+        if not status.available or not epochs or self._restorer is None:
+            far = status.reason or f"no state of epoch {target.epoch + 1} or an earlier one is kept"
+            raise TimeTravelError(f"{said}: {near}; and {far}")
+        if epochs[-1] < target.epoch and not self._run.loop.trail.has(target.phase, epochs[-1], 0):
+            raise TimeTravelError(f"{said}: the kept epoch {epochs[-1] + 1} is of an earlier run")
+        self._restorer.check(epochs[-1])
+        self._replay = target
+        self._run.control.jump_and_replay(epochs[-1], target)
+
+    # ------------------------------------------------------------ what the loop tells (training thread)
+
+    def _begin_history(self) -> None:
+        self._budget = default_budget()
+        self._spending = Spending()
+        self._forget_run()
+        loop = self._run.loop
+        host = TapeHost(
+            self._room,
+            self._parts,
+            self._stats.mark,
+            lambda: len(self._changes),
+            self._run.control.take_rewind,
+            self._rewound_to,
+            self._differs,
+            self._could_not,
+        )
+
+        def items_of(items: Iterator[Any], phase: str, epoch: int, first: int) -> Tape:
+            return Tape(items, phase, epoch, first, host, self._spending)
+
+        loop.items_of = items_of
+        loop.on_batch = self._repeat_changes
+        loop.on_batch_end = self._compare
+        loop.on_restart = self._forget_run
+
+    def _forget_run(self) -> None:
+        self._changes, self._due, self._undone = [], [], []
+        self._changes_at = {}
+        self._replay = None
+        self._parted = ""
+        self._branches.clear()
+
+    def _begins(self, epoch: int) -> None:
+        super()._begins(epoch)
+        self._changes_at.setdefault(epoch, len(self._changes))
+
+    def _rewound(self, epoch: int) -> None:
+        target, self._replay = self._replay, None
+        made = self._changes_at.get(epoch, 0)
+        self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
+        self._take_back_changes(made, target)
+        super()._rewound(epoch)
+
+    def _take_back_changes(self, made: int, target: Target | None) -> None:
+        """So many have been made at the state that is restored; those up to a target are made again."""
+        ordinal = None if target is None else self._run.loop.trail.ordinal(*target)
+        later = self._changes[made:]
+        self._changes = self._changes[:made]
+        self._due = [one for one in later if ordinal is not None and one[0] <= ordinal]
+        self._undone = later[len(self._due) :]
+
+    def _repeat_changes(self, _position: BatchPosition) -> None:
+        """A batch begins: what is to be made again before it, and what is not."""
+        now = self._run.loop.trail.count
+        while self._due and self._due[0][0] <= now:
+            _, change = self._due.pop(0)
+            super()._change(change)
+            self._changes.append((now, change))
+        if self._undone and self._undone[0][0] <= now:
+            undone, self._undone = self._undone[0][1], []
+            self._part(f"{undone.name} was not set to {undone.value:g} again")
+
+    def _change(self, change: Change) -> None:
+        """Of the user's: the run goes another way from here on."""
+        super()._change(change)
+        self._changes.append((self._run.loop.trail.count, change))
+        self._undone = []
+        self._part(f"{change.name} was set to {change.value:g}")
+
+    def _compare(self, position: BatchPosition) -> None:
+        if self._branches.is_replaying:
+            told = self._branches.compare(position, self._log.losses_of)
+            if told:
+                self._differs(position.phase, position.epoch, position.batch_idx, told)
+
+    def _differs(self, phase: str, epoch: int, batch: int, how: str) -> None:
+        where = f"epoch {epoch + 1}, {phase}, batch {batch + 1}"
+        self._parted = f"not repeatable: {where} came again with {how}"
+        self._run.loop.events.add("replay", BatchPosition(phase, epoch, batch), self._parted)
+        self._part("the loop is not repeatable")
+
+    def _room(self) -> int:
+        """Bytes that may be kept now."""
+        control = self._run.control
+        return 0 if control.mode is Mode.DETACH or control.closed else self._budget
+
+    def _rewound_to(self, target: Target, batch: int, frame: Keyframe) -> None:
+        """The state before a batch is there again; from here training goes on to the target."""
+        left = self._run.loop.last
+        phase, epoch = target.phase, target.epoch
+        self._take_back_changes(frame.changes, target)
+        self._branches.left(self._log.after(epoch, batch, phase), left)
+        self._run.loop.rewind_to_batch(phase, epoch, batch)
+        self._stats.return_to(frame.mark, phase, epoch, batch)
+        self._log.rewind_to_batch(phase, epoch, batch)
+        self._note_jump(f"went back to {target}", left, epoch)
+
+    def _could_not(self, target: Target, why: str) -> None:
+        text = f"did not go back to {target}: {why}"
+        self._run.control.stop()
+        self._run.loop.events.add("jump", self._run.loop.last, text)
+        self._run.loop.jobs.error = text
+        self._hub.redraw()
+
+    def _part(self, why: str) -> None:
+        if (tape := self._tape) is not None:
+            tape.branch()
+        if self._branches.is_replaying:
+            self._branches.part(self._run.loop.last, why, self._log.snapshot())
+
+
+def as_bytes(budget: Any) -> int:
+    """A size in bytes, given as the argument `budget`."""
+    if isinstance(budget, bool) or not isinstance(budget, (int, str)):
+        raise TypeError(f"budget={budget!r} must be bytes (an int) or a text such as '1 GB'")
+    if isinstance(budget, int):
+        if budget < 0:
+            raise ValueError(f"budget={budget!r} must not be negative")
+        return budget
+    found = _SIZE.fullmatch(budget)
+    unit = "" if found is None else found[2].replace("k", "K")
+    if found is None or (unit and unit not in _UNITS):
+        raise ValueError(
+            f"budget={budget!r} must be a number with a unit: kB, MB, GB, TB, KiB, MiB, GiB or TiB"
+        )
+    return int(float(found[1]) * _UNITS[unit])
