@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from nansense_widgets.stats.collect import StatsMark
 
-__all__ = ["Keyframe", "Keyframes", "default_budget", "size_of_state"]
-
-MOST = 512 * 2**20
-"""Bytes that the history takes by default, at most."""
-
-PART = 50
-"""By default it takes one part in so many of the machine's memory, if that is less."""
-
-UNKNOWN = 128 * 2**20
-"""Bytes by default where the machine's memory is not known."""
+__all__ = ["Keyframe", "Keyframes"]
 
 
 @dataclass
@@ -106,23 +94,3 @@ class Keyframes:
         """Take the oldest one out; before which item the oldest lies then, None if none is left."""
         del self._frames[:1]
         return self.first
-
-
-def size_of_state(state: Any) -> int:
-    """Bytes of all tensors in it, and a little for everything else."""
-    if isinstance(state, torch.Tensor):
-        return state.numel() * state.element_size() + 100
-    if isinstance(state, dict):
-        return sum(map(size_of_state, state.values())) + 100
-    if isinstance(state, (list, tuple)):
-        return sum(map(size_of_state, state)) + 60
-    return 30
-
-
-def default_budget() -> int:
-    """Bytes: a small share of this machine's memory."""
-    try:
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # Windows
-        return UNKNOWN
-    return min(MOST, whole // PART)

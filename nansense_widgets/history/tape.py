@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.items import KeptItem
-from nansense_widgets.history.keyframes import Keyframe, Keyframes, size_of_state
+from nansense_widgets.history.keyframes import Keyframe, Keyframes
 from nansense_widgets.history.random_state import RandomState
+from nansense_widgets.history.sizes import said_size, size_of_state
 from nansense_widgets.history.spending import Spending
 from nansense_widgets.history.state import RunParts, restore_state, take_state
 from nansense_widgets.run.going_back import Target
@@ -112,10 +112,10 @@ class Tape:
         else:
             item = next(self._items)
             self._came = number + 1
-            if self._host.budget():
+            try:
                 self._record(number, item)
-            elif self._entries:
-                self._forget()
+            except Exception as error:  # noqa: BLE001  never an error in the user's loop
+                self._forget(f"not kept: {type(error).__name__}: {error}")
         self._next = number + 1
         return number, item
 
@@ -126,6 +126,12 @@ class Tape:
         entry = self._entries.get(number)
         if entry is None:
             return
+        try:
+            self._measure(number, entry)
+        except Exception as error:  # noqa: BLE001  never an error in the user's loop
+            self._forget(f"not kept: {type(error).__name__}: {error}")
+
+    def _measure(self, number: int, entry: _Entry) -> None:
         before = entry.norms
         if before is not None or self._spending.affords("norms"):
             with self._spending.on("norms"):
@@ -177,8 +183,8 @@ class Tape:
             return
         try:
             restore_state(self._host.parts(), frame.state)
-        except TimeTravelError as error:
-            self._host.could_not(target, str(error))
+        except Exception as error:  # noqa: BLE001  never an error in the user's loop
+            self._host.could_not(target, f"{type(error).__name__}: {error}")
             return
         self._next = self._done = frame.at
         self._versions = {}
@@ -196,17 +202,23 @@ class Tape:
     def _again(self, number: int) -> Any:
         entry = self._entries[number]
         entry.random.restore()
-        frame = self._frames.at(number)
-        if frame is not None:
-            if not self._is_now(frame):
-                self._part(number - 1, "another state")
-                self._take_frame(number)
-            else:  # other layers may be watched now
-                frame.mark = self._host.mark(self.phase, self.epoch)
-                frame.changes = self._host.changes()
-        elif self._spending.affords("frame"):
-            self._take_frame(number)
+        try:
+            self._renew_frame(number)
+        except Exception as error:  # noqa: BLE001  never an error in the user's loop
+            self._forget(f"not kept: {type(error).__name__}: {error}")
         return entry.item.serve()
+
+    def _renew_frame(self, number: int) -> None:
+        frame = self._frames.at(number)
+        if frame is None:
+            if self._spending.affords("frame"):
+                self._take_frame(number)
+        elif self._is_now(frame):  # other layers may be watched now
+            frame.mark = self._host.mark(self.phase, self.epoch)
+            frame.changes = self._host.changes()
+        else:
+            self._part(number - 1, "another state")
+            self._take_frame(number)
 
     def _is_now(self, frame: Keyframe) -> bool:
         saved = frame.state["model"]["parameters"]
@@ -216,6 +228,10 @@ class Tape:
         )
 
     def _record(self, number: int, item: Any) -> None:
+        if not self._host.budget():
+            if self._entries:
+                self._forget()
+            return
         before = self._entries.get(number - 1)
         if before is not None and not before.item.is_intact:
             self._copies = True  # the loop writes to its items: from now on copies are kept
@@ -245,8 +261,7 @@ class Tape:
             return
         if size > budget // 2:
             self._forget(
-                f"one state takes {size / 2**20:,.0f} MiB, more than half of the history's "
-                f"{budget / 2**20:,.0f} MiB (set_history)"
+                f"one state takes {said_size(size)}, more than half of the history's {said_size(budget)}"
             )
             return
         self.note = ""
@@ -260,9 +275,7 @@ class Tape:
             if frames > self._kept and self._frames.thin(now):
                 continue
             if len(self._frames) < 2:
-                self._forget(
-                    f"items since the last state take more than the {budget / 2**20:,.0f} MiB of the history"
-                )
+                self._forget(f"items since the last state take more than the history's {said_size(budget)}")
                 return
             first = self._frames.drop_oldest()
             for number in [number for number in self._entries if first is None or number < first]:

@@ -182,6 +182,15 @@ class RunControl:
             self._mode = Mode.UNTIL_POSITION
             self._target = (target.phase, target.epoch, target.batch_idx)
 
+    def goes_to(self, target: Target) -> bool:
+        """Whether training runs up to that batch."""
+        return self._mode is Mode.UNTIL_POSITION and self._target == tuple(target)
+
+    @property
+    def jumps(self) -> bool:
+        """Whether the loop is to go back to the beginning of an epoch, as soon as it can."""
+        return self._jump is not None
+
     @property
     def rewinds(self) -> bool:
         """Whether the loop is to go back within its phase, as soon as it can."""

@@ -53,10 +53,11 @@ class Jobs:
                 name, job = self._waiting.popleft()
             self._run(name, job)
 
-    def enter(self) -> None:
-        """A batch begins: run what waits, and nothing from here on."""
+    def enter(self, *, put_off: bool = False) -> None:
+        """A batch begins: run what waits, unless that is to be put off, and nothing from here on."""
         with self._lock:
-            self.between()
+            if not put_off:
+                self.between()
             self._inside = True
 
     def leave(self) -> None:

@@ -14,7 +14,7 @@ from nansense_widgets.run.batches import Batches
 from nansense_widgets.run.control import RunControl, Standing
 from nansense_widgets.run.events import EventLog
 from nansense_widgets.run.frequency import UpdateFrequency
-from nansense_widgets.run.going_back import PhaseItems, Straight
+from nansense_widgets.run.going_back import PhaseItems, Straight, Target
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
@@ -74,6 +74,8 @@ class BatchLoop:
         """Called when another run begins."""
         self.on_batch_end: Callable[[BatchPosition], None] = lambda _: None
         """Called after a batch that was complete, before a pause."""
+        self.replays_to: Target | None = None
+        """The batch that the run is to come to again, after it went back."""
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
         self._broken_at: BatchPosition | None = None
@@ -197,7 +199,7 @@ class BatchLoop:
             )
         self._leave()
         self._learn_length()
-        self.jobs.between()
+        self._do_jobs()
         position = self.schedule.advance(phase, epoch)
         new_epoch = self._seen_epoch != epoch
         self._seen_epoch = epoch
@@ -207,7 +209,7 @@ class BatchLoop:
         self._hear_messages()
         if self.control.rewinds and self._items is not None:
             return False
-        self.jobs.enter()
+        self.jobs.enter(put_off=self._is_replaying())
         self.on_batch(position)
         self.trail.add(position)
         self.last = position
@@ -237,10 +239,10 @@ class BatchLoop:
         self._paused_after_it = False
         self.observer.end(position, complete=complete)
         if complete:
+            self.on_batch_end(position)
             if self._items is not None:
                 self._items.finished()
-            self.on_batch_end(position)
-        self.jobs.between()
+        self._do_jobs()
         self.standing = "after"
         self._on_change()
         if not self._captures:
@@ -318,6 +320,7 @@ class BatchLoop:
         self.schedule.restart()
         self.observer.restart()
         self.on_restart()
+        self.replays_to = None
         self.events.clear()
         self.trail.clear()
         self.position = self.last = None
@@ -358,6 +361,7 @@ class BatchLoop:
 
         def noted() -> bool:
             if due() and not self.control.goes_back:
+                self.replays_to = None
                 self.events.add("pause", self.last, "paused")
                 return True
             return False
@@ -371,12 +375,24 @@ class BatchLoop:
             self.poll()
             self._leave()
 
+    def _do_jobs(self) -> None:
+        """What waits is done now, but not on the way to a batch that comes again: that is put off."""
+        if not self._is_replaying():
+            self.jobs.between()
+
+    def _is_replaying(self) -> bool:
+        if self.replays_to is not None and not self.control.goes_to(self.replays_to):
+            self.replays_to = None
+        return self.replays_to is not None
+
     def _leave(self) -> None:
         """Leave the user's loop if the session was closed, or if the run is to go back."""
         if self.control.closed and self._is_ours():
             raise LoopClosed("the session was closed")
-        if self.catches_jumps() and (epoch := self.control.take_jump()) is not None:
-            raise TimeTravelJump(epoch)
+        if self.catches_jumps() and self.control.jumps:
+            self.jobs.between()  # what was asked before the jump comes before it
+            if (epoch := self.control.take_jump()) is not None:
+                raise TimeTravelJump(epoch)
 
     def _is_ours(self) -> bool:
         return self.owner is not None and threading.current_thread() is self.owner

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from nansense_widgets.errors import TimeTravelError
-from nansense_widgets.history.keyframes import Keyframe, default_budget
+from nansense_widgets.history.keyframes import Keyframe
+from nansense_widgets.history.sizes import as_bytes, default_budget
 from nansense_widgets.history.spending import Spending
 from nansense_widgets.history.tape import Tape, TapeHost
 from nansense_widgets.run.batches import checked_epoch, checked_phase
@@ -21,15 +21,7 @@ from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.travel import Travel
 from nansense_widgets.stats.branches import Branch
 
-__all__ = ["HistoryStatus", "Rewinding", "as_bytes"]
-
-_UNITS = {"": 1, "B": 1} | {
-    f"{letter}{infix}B": base**power
-    for power, letter in enumerate("KMGT", 1)
-    for infix, base in (("", 1000), ("i", 1024))
-}
-
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGT]?i?B?)\s*")
+__all__ = ["HistoryStatus", "Rewinding"]
 
 
 @dataclass(frozen=True)
@@ -211,7 +203,7 @@ class Rewinding(Travel, Logging):
             self._parts,
             self._stats.mark,
             lambda: len(self._changes),
-            self._run.control.take_rewind,
+            self._take_rewind,
             self._rewound_to,
             self._differs,
             self._could_not,
@@ -240,6 +232,7 @@ class Rewinding(Travel, Logging):
         target, self._replay = self._replay, None
         made = self._changes_at.get(epoch, 0)
         self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
+        self._run.loop.replays_to = target
         self._take_back_changes(made, target)
         super()._rewound(epoch)
 
@@ -286,10 +279,16 @@ class Rewinding(Travel, Logging):
         control = self._run.control
         return 0 if control.mode is Mode.DETACH or control.closed else self._budget
 
+    def _take_rewind(self) -> Target | None:
+        if self._run.control.rewinds:
+            self._run.loop.jobs.between()  # what was asked before it comes before it
+        return self._run.control.take_rewind()
+
     def _rewound_to(self, target: Target, batch: int, frame: Keyframe) -> None:
         """The state before a batch is there again; from here training goes on to the target."""
         left = self._run.loop.last
         phase, epoch = target.phase, target.epoch
+        self._run.loop.replays_to = target
         self._take_back_changes(frame.changes, target)
         self._branches.left(self._log.after(epoch, batch, phase), left)
         self._run.loop.rewind_to_batch(phase, epoch, batch)
@@ -309,20 +308,3 @@ class Rewinding(Travel, Logging):
             tape.branch()
         if self._branches.is_replaying:
             self._branches.part(self._run.loop.last, why, self._log.snapshot())
-
-
-def as_bytes(budget: Any) -> int:
-    """A size in bytes, given as the argument `budget`."""
-    if isinstance(budget, bool) or not isinstance(budget, (int, str)):
-        raise TypeError(f"budget={budget!r} must be bytes (an int) or a text such as '1 GB'")
-    if isinstance(budget, int):
-        if budget < 0:
-            raise ValueError(f"budget={budget!r} must not be negative")
-        return budget
-    found = _SIZE.fullmatch(budget)
-    unit = "" if found is None else found[2].replace("k", "K")
-    if found is None or (unit and unit not in _UNITS):
-        raise ValueError(
-            f"budget={budget!r} must be a number with a unit: kB, MB, GB, TB, KiB, MiB, GiB or TiB"
-        )
-    return int(float(found[1]) * _UNITS[unit])

@@ -205,3 +205,50 @@ def test_any_way_to_a_batch_is_the_straight_one(
     assert not program.session.history.parted
     driver.finish()
     program.session.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changes_are_made_again_on_the_way(tmp_path: Path, seed: int) -> None:
+    program = Program(tmp_path / "random")
+    session, choose = program.session, random.Random(100 + seed)
+    driver = Driver(session, program.loop)
+    driver.do("step_until_position", "val", 0, 2)
+    for _ in range(20):
+        trail = session._run.loop.trail  # noqa: SLF001
+        order = [(one.phase, one.epoch, b) for one in trail.segments() for b in range(one.first, one.end)]
+        what = choose.choice(["step", "back", "rewind", "change", "until"])
+        if what == "change":
+            session.set_hyperparameter("lr", choose.choice([0.5, 0.02, 0.001]))
+        elif what == "back" and len(order) > 1:
+            driver.do("step_back", choose.randint(1, min(len(order) - 1, 7)))
+        elif what == "rewind":
+            phase, epoch, batch = choose.choice(order)
+            driver.do("rewind", phase=phase, epoch=epoch, batch_idx=batch)
+        elif program.place[1:] < (2, 2):
+            for _ in range(1 if what == "step" else 4):
+                driver.do("step_batch")
+    changes = list(session._changes)  # noqa: SLF001
+    assert not session.history.parted
+    found = program.seen()
+    driver.finish()
+    session.close()
+
+    other = Program(tmp_path / "straight")
+    driver = Driver(other.session, other.loop)
+    while other.place != program_place(found):
+        for count, change in changes:
+            if count == other.session.schedule.batches_done:
+                other.session.set_hyperparameter(change.name, change.value)
+        driver.do("step_batch")
+    for count, change in changes:
+        if count == other.session.schedule.batches_done:
+            other.session.set_hyperparameter(change.name, change.value)
+    apart = list(differences(found, other.seen()))
+    assert not apart, (seed, changes, apart[:5])
+    driver.finish()
+    other.session.close()
+
+
+def program_place(seen: dict[str, Any]) -> Place:
+    phase, epoch, batch = (seen["shown"][0][name] for name in ("phase", "epoch", "batch_idx"))
+    return phase, epoch, batch

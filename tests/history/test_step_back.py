@@ -1,0 +1,300 @@
+"""Single batches in reverse: what comes again, what is kept, and what is said where there is no way back."""
+
+from __future__ import annotations
+
+from collections import UserDict
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import nansense_widgets
+from nansense_widgets import Session, TimeTravelError
+from tests.driver import Driver, small_data, small_model, start_small
+from tests.history.test_rewinding import plain
+
+
+class Pair(NamedTuple):
+    x: torch.Tensor
+    y: list[int]
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    more: dict[str, Any]
+
+
+def small_run(loop_body: Any, batches: int = 12, **arguments: Any) -> tuple[Session, nn.Module, Driver]:
+    """One long phase of the small model, without a restore point."""
+    model, data = small_model(), small_data(batches)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    session = nansense_widgets.start(model, optimizer=optimizer, epochs=1, **arguments)
+
+    def loop() -> None:
+        for x, y in session.batches(data, phase="train", epoch=0):
+            optimizer.zero_grad()
+            loop_body(x, y, model, optimizer)
+
+    return session, model, Driver(session, loop)
+
+
+def plain_step(x: torch.Tensor, y: torch.Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    nn.functional.cross_entropy(model(x), y).backward()
+    optimizer.step()
+
+
+def weights(model: nn.Module) -> list[torch.Tensor]:
+    return [p.detach().clone() for p in model.parameters()]
+
+
+def test_a_run_that_turned_nan_is_seen_to_do_it_again() -> None:
+    batch = iter(range(10**6))
+
+    def body(x: torch.Tensor, y: torch.Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        loss = nn.functional.cross_entropy(model(x), y)
+        (loss * torch.where(x.flatten()[0] > 1.5, torch.nan, 1.0)).backward()
+        optimizer.step()
+        next(batch)
+
+    session, model, driver = small_run(body, batches=40)
+    while bool(torch.stack([p.isfinite().all() for p in model.parameters()]).all()):
+        driver.do("step_batch")
+    broken = driver.live
+    assert broken[2] >= 3
+    driver.do("step_back")
+    assert driver.live == driver.shown == (*broken[:2], broken[2] - 1)
+    assert all(p.isfinite().all() for p in model.parameters())
+    driver.do("step_batch")
+    assert driver.live == broken
+    assert not all(p.isfinite().all() for p in model.parameters())
+    assert not session.history.parted
+    assert next(batch) > broken[2] + 1  # batches came again
+    driver.finish()
+    session.close()
+
+
+def test_a_loop_that_writes_to_its_items_gets_them_as_they_were() -> None:
+    def body(x: torch.Tensor, y: torch.Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        x.mul_(0.5).add_(1)
+        y.add_(1).remainder_(3)
+        plain_step(x.requires_grad_(), y, model, optimizer)
+        assert x.grad is not None
+        assert x.grad.abs().max() < 1  # of this pass only
+
+    session, model, driver = small_run(body)
+    for _ in range(6):
+        driver.do("step_batch")
+    after = weights(model)
+    driver.do("step_back", 3)
+    for _ in range(3):
+        driver.do("step_batch")
+    assert all(map(torch.equal, after, weights(model)))
+    assert not session.history.parted
+    # The first item was written to before this was known.
+    with pytest.raises(TimeTravelError, match=r"batch_idx=0: states in memory lead back to batch 2 .* only"):
+        session.rewind(phase="train", epoch=0, batch_idx=0)
+    driver.finish()
+    session.close()
+
+
+def test_items_of_all_kinds_come_again_as_they_were() -> None:
+    seen: list[list[Any]] = []
+    items: list[list[Any]] = [
+        [
+            Pair(torch.ones(2) * i, [i]),
+            Batch(torch.ones(1) * i, {"a": np.ones(2) * i}),
+            UserDict(ids=torch.ones(1)),
+        ]
+        for i in range(6)
+    ]
+    model = small_model()
+    session = nansense_widgets.start(model, epochs=1)
+
+    def loop() -> None:
+        for item in session.batches(items, phase="train", epoch=0):
+            first, batch, words = item
+            seen.append([plain(list(first)), plain(batch), dict(plain(words.data))])
+            first.y.append("mine")
+            batch.more["b"] = 1
+            words.pop("ids")
+            item.append("mine")
+
+    driver = Driver(session, loop)
+    for _ in range(3):
+        driver.do("step_batch")
+    driver.do("step_back", 3)
+    for _ in range(3):
+        driver.do("step_batch")
+    assert len(seen) == 8
+    assert seen[:4] == [seen[4], *seen[5:]]
+    driver.finish()
+    session.close()
+
+
+def test_a_loop_that_is_not_repeatable_is_told_where_it_parted() -> None:
+    passed = iter(range(10**6))
+
+    def body(x: torch.Tensor, y: torch.Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        number = next(passed)
+        plain_step(x + (number > 7) * 0.01, y, model, optimizer)
+
+    session, _, driver = small_run(body)
+    for _ in range(6):
+        driver.do("step_batch")
+    driver.do("step_back", 4)
+    assert not session.history.parted
+    for _ in range(3):
+        driver.do("step_batch")
+    assert session.history.parted.startswith("not repeatable: epoch 1, train, batch 4 came again with loss")
+    assert [event.text for event in session.events if event.kind == "replay"] == [session.history.parted]
+    (branch,) = session.branches
+    assert branch.left is not None
+    assert (branch.left.batch_idx, branch.why) == (6, "the loop is not repeatable")
+    assert branch.log[("loss", "loss", "train")].batch_indices.tolist() == [3, 4, 5, 6]
+    driver.finish()
+    session.close()
+
+
+def test_another_learning_rate_leaves_a_branch_behind() -> None:
+    session, _, driver = small_run(plain_step)
+    for _ in range(8):
+        driver.do("step_batch")
+    losses = session.run_log.series("loss")["train"].values
+    driver.do("step_back", 4)
+    session.set_hyperparameter("lr", 0.001)
+    for _ in range(2):
+        driver.do("step_batch")
+    (branch,) = session.branches
+    assert branch.why == "lr was set to 0.001"
+    kept = branch.log[("loss", "loss", "train")]
+    assert kept.batch_indices.tolist() == [5, 6, 7, 8]  # the loss of 5 is of weights before the change
+    assert kept.values.tolist() == losses[5:].tolist()
+    assert not session.history.parted
+    assert session.run_log.series("loss")["train"].values.tolist()[:5] == losses[:5].tolist()
+    driver.finish()
+    session.close()
+
+
+def test_the_beginning_of_the_run_is_reached_and_not_passed() -> None:
+    session, model, driver = small_run(plain_step)
+    first = weights(small_model())
+    with pytest.raises(TimeTravelError, match="has not been yet"):
+        session.rewind(phase="train", epoch=0, batch_idx=3)
+    driver.do("step_batch")
+    driver.do("step_back", 9)
+    assert session.standing == "before"
+    assert driver.live == ("train", 0, 0)
+    assert all(map(torch.equal, first, weights(model)))
+    with pytest.raises(TimeTravelError, match="n=1: the run stands at its beginning"):
+        session.step_back()
+    driver.do("step_batch")
+    assert driver.shown == ("train", 0, 0)
+    driver.finish()
+    session.close()
+
+
+def test_another_phase_needs_a_restore_point() -> None:
+    session, loop = start_small()
+    driver = Driver(session, loop)
+    driver.do("step_until_position", "val", 0, 1)
+    with pytest.raises(TimeTravelError, match=r"n=3: .*train.* is in another phase.*has no restore point"):
+        session.step_back(3)
+    driver.do("step_back")
+    assert driver.shown == ("val", 0, 0)
+    driver.finish()
+    session.close()
+
+
+def test_detached_batches_are_not_kept() -> None:
+    session, _, driver = small_run(plain_step, batches=200)
+    driver.do("step_batch")
+    assert session.history.used_bytes
+    done = session.schedule.batches_done
+    session.detach()
+    while session.schedule.batches_done < done + 20:
+        pass
+    driver.do("stop")
+    here = driver.live[2]
+    assert session.history.first_batch >= here  # only what came after
+    with pytest.raises(TimeTravelError, match=r"lead back to batch|no state"):
+        session.rewind(phase="train", epoch=0, batch_idx=2)
+    driver.finish()
+    session.close()
+
+
+def test_the_budget_is_kept() -> None:
+    session, _, driver = small_run(plain_step, batches=120)
+    one = session.history.used_bytes
+    session.set_history(budget=12 * one)
+    for _ in range(60):
+        driver.do("step_batch")
+    history = session.history
+    assert history.budget_bytes == 12 * one
+    assert one < history.used_bytes <= 12 * one
+    assert history.first_batch > 5
+    assert history.last_batch == 60
+    gaps = np.diff(history.states)
+    assert gaps[0] >= gaps[-1]  # thinner with age
+    driver.do("rewind", phase="train", epoch=0, batch_idx=history.first_batch)
+    assert driver.shown == ("train", 0, history.first_batch)
+    driver.do("step_until_position", "train", 0, 60)
+    assert not session.history.parted
+    session.set_history(budget=one // 8)
+    driver.do("step_batch")
+    assert "more than" in session.history.reason
+    session.set_history(budget=0)
+    driver.do("step_batch")
+    assert session.history.used_bytes == 0
+    with pytest.raises(TimeTravelError, match="no state of this phase is kept"):
+        session.step_back()
+    driver.finish()
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("budget", "size"),
+    [
+        (0, 0),
+        (5000, 5000),
+        ("1 GB", 10**9),
+        ("1.5GiB", 3 * 2**29),
+        ("64 kB", 64_000),
+        ("12", 12),
+        ("8 MiB", 2**23),
+    ],
+)
+def test_budgets(budget: int | str, size: int) -> None:
+    session, _, driver = small_run(plain_step)
+    session.set_history(budget=budget)
+    assert session.history.budget_bytes == size
+    driver.finish()
+    session.close()
+
+
+def test_wrong_arguments_name_what_would_be_right() -> None:
+    session, _, driver = small_run(plain_step)
+    calls: list[tuple[Any, type[Exception], str]] = [
+        (lambda: session.step_back(0), ValueError, "n=0 must be at least 1"),
+        (lambda: session.step_back(True), TypeError, "n=True must be an int"),
+        (lambda: session.step_back("2"), TypeError, "n='2' must be an int"),  # type: ignore[arg-type]
+        (lambda: session.rewind(phase="", epoch=0, batch_idx=0), ValueError, "phase=''"),
+        (lambda: session.rewind(phase="train", epoch=-1, batch_idx=0), ValueError, "epoch=-1"),
+        (lambda: session.rewind(phase="train", epoch=0, batch_idx=-1), ValueError, "batch_idx=-1"),
+        (lambda: session.rewind(phase="train", epoch=None, batch_idx=0), TypeError, "epoch=None"),  # type: ignore[arg-type]
+        (
+            lambda: session.set_history(budget="much"),
+            ValueError,
+            "budget='much' must be a number",
+        ),
+        (lambda: session.set_history(budget=-1), ValueError, "budget=-1 must not be negative"),
+        (lambda: session.set_history(budget=1.5), TypeError, "budget=1.5 must be bytes"),  # type: ignore[arg-type]
+    ]
+    for call, error, match in calls:
+        with pytest.raises(error, match=match):
+            call()
+    driver.finish()
+    session.close()
