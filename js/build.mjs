@@ -16,7 +16,7 @@ const minifiedCss = {
 
 const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "weights", "run", "dashboard"];
 /** Scripts that a dashboard asks the kernel for when a view is first looked at. */
-const VIEWS = ["histogram", "extremes", "curves", "weights", "run"];
+const VIEWS = ["histogram", "extremes", "curves", "weights", "run", "timeline"];
 
 const options = {
   entryPoints: [

@@ -157,6 +157,12 @@ class Tape:
         start = self._frames.first
         return None if start is None else (self.first + start - (start == 0), self.first + self._came - 1)
 
+    def batches_to(self, batch: int) -> int:
+        """How many batches are computed anew to stand after this one again."""
+        number = batch - self.first
+        frame = self._frames.before(max(number, 0))
+        return 0 if frame is None else number + 1 - frame.at
+
     def why_not(self, batch: int) -> str:
         """Why the run cannot go back to stand after this batch; empty if it can."""
         reach = self.reach
@@ -164,20 +170,21 @@ class Tape:
             return self.note or "no state of this phase is kept"
         if not reach[0] <= batch <= reach[1]:
             return f"states in memory lead back to batch {max(reach[0], 0) + 1} of this phase only"
-        changed = self._changed()
-        if changed is not None:
-            return f"the loop has written to the item of batch {self.first + changed + 1}: it is gone"
+        last = self._entries.get(self._came - 1)
+        if last is not None and not last.item.is_intact:  # those before it were looked at when it came
+            return "the loop has written to the item of this batch: from the next one on, copies are kept"
         return ""
 
     def go_back(self, target: Target) -> None:
         """Restore the nearest state from which the target is reached; the loop then asks for its item."""
         batch = target.batch_idx
-        why = (
-            self.why_not(batch)
-            if (target.phase, target.epoch) == (self.phase, self.epoch)
-            else "that phase is over"
-        )
+        is_here = (target.phase, target.epoch) == (self.phase, self.epoch)
+        why = self.why_not(batch) if is_here else "that phase is over"
         frame = self._frames.before(max(batch - self.first, 0))
+        if not why and frame is not None:
+            items = [(n, entry.item) for n, entry in self._entries.items() if n >= frame.at]
+            if changed := [n for n, item in items if not item.is_intact]:
+                why = f"something has written to the item of batch {self.first + changed[0] + 1}"
         if why or frame is None:
             self._host.could_not(target, why)
             return
@@ -287,10 +294,6 @@ class Tape:
         self._frames.clear()
         self._entries = {number: entry for number, entry in self._entries.items() if number >= self._next}
         self._kept = sum(map(_size, self._entries.values()))
-
-    def _changed(self) -> int | None:
-        start = self._frames.first or 0
-        return next((n for n, one in self._entries.items() if n >= start and not one.item.is_intact), None)
 
     def _part(self, number: int, how: str) -> None:
         """From here on the run goes another way."""

@@ -27,12 +27,14 @@ class Event:
         position: the last batch before it; None before the first, and of a jump.
         text: what happened, in words.
         epoch: of a jump, where the run went on, from 0; else None.
+        to: of a jump to a batch, that batch; else None.
     """
 
     kind: EventKind
     position: BatchPosition | None
     text: str
     epoch: int | None = None
+    to: BatchPosition | None = None
 
 
 class EventLog:
@@ -44,11 +46,16 @@ class EventLog:
         self._left_out = 0
 
     def add(
-        self, kind: EventKind, position: BatchPosition | None, text: str, epoch: int | None = None
+        self,
+        kind: EventKind,
+        position: BatchPosition | None,
+        text: str,
+        epoch: int | None = None,
+        to: BatchPosition | None = None,
     ) -> None:
         """Note an event."""
         with self._lock:
-            self._events.append(Event(kind, position, text, epoch))
+            self._events.append(Event(kind, position, text, epoch, to))
             if len(self._events) > MOST_EVENTS:
                 oldest = next((at for at, event in enumerate(self._events) if event.kind == "pause"), 0)
                 del self._events[oldest]

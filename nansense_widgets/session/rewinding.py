@@ -3,52 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.keyframes import Keyframe
 from nansense_widgets.history.sizes import as_bytes, default_budget
 from nansense_widgets.history.spending import Spending
+from nansense_widgets.history.status import HistoryStatus, Way
 from nansense_widgets.history.tape import Tape, TapeHost
 from nansense_widgets.run.batches import checked_epoch, checked_phase
 from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.hyperparameters import Change
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.run.target import checked_count
+from nansense_widgets.run.target import checked_count, checked_target
+from nansense_widgets.run.trail import Segment
 from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.travel import Travel
 from nansense_widgets.stats.branches import Branch
 
-__all__ = ["HistoryStatus", "Rewinding"]
-
-
-@dataclass(frozen=True)
-class HistoryStatus:
-    """What is in memory to go back by batches.
-
-    Attributes:
-        budget_bytes: what it may take; 0: it is off.
-        used_bytes: what it takes.
-        phase: the phase that goes on, whose batches these are; None: none does.
-        epoch: its epoch, from 0.
-        first_batch: the first batch that can be gone back to, from 0; -1: before the first one of the phase.
-        last_batch: the last one.
-        states: batches before which a state is kept: what lies between is computed anew.
-        reason: why nothing can be reached, in words; else empty.
-        parted: where a run that came again did something else than the first time, in words; else empty.
-    """
-
-    budget_bytes: int
-    used_bytes: int = 0
-    phase: str | None = None
-    epoch: int = 0
-    first_batch: int = 0
-    last_batch: int = -2
-    states: tuple[int, ...] = ()
-    reason: str = ""
-    parted: str = ""
+__all__ = ["Rewinding"]
 
 
 class Rewinding(Travel, Logging):
@@ -78,20 +52,14 @@ class Rewinding(Travel, Logging):
             TypeError, ValueError: for another `n`.
             TimeTravelError: if the run cannot go there, saying why.
         """
-        count = checked_count("n", n)
-        if count < 1:
-            raise ValueError(f"n={n!r} must be at least 1")
+        count = _checked_steps(n)
         if not self._enabled:
             return
         self._check_open()
-        loop = self._run.loop
-        if loop.last is None:
+        target = self._before(count)
+        if target is None:
             raise TimeTravelError(f"n={n!r}: the run stands at its beginning")
-        found = loop.trail.before(loop.last, count)
-        if found is None:
-            first = loop.trail.segments()[0]
-            found = (first.phase, first.epoch, -1)
-        self._go_back(Target(*found), f"n={n!r}")
+        self._go_back(target, f"n={n!r}")
 
     def rewind(self, *, phase: str, epoch: int, batch_idx: int) -> None:
         """Go back to a batch: training stands after it again, as it did, and shows it.
@@ -123,6 +91,36 @@ class Rewinding(Travel, Logging):
         if not self._run.loop.trail.has(name, at, batch):
             raise TimeTravelError(f"{said}: this batch has not been yet (step_until_position goes forward)")
         self._go_back(Target(name, at, batch), said)
+
+    def way_back(self, n: int = 1) -> Way:
+        """What `step_back(n)` would do now; that there is no way is no error here."""
+        target = self._before(_checked_steps(n)) if self._enabled else None
+        return Way("", "the run stands at its beginning") if target is None else self._way_back(target)
+
+    def way_to(self, *, phase: str, epoch: int, batch_idx: int) -> Way:
+        """What would happen if the run were sent to a batch, from where it stands now.
+
+        Args:
+            phase: its name.
+            epoch: counted from 0.
+            batch_idx: counted from 0 within the phase and epoch.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument.
+        """
+        name, at, batch = checked_phase(phase), checked_epoch(epoch), checked_count("batch_idx", batch_idx)
+        if at is None:
+            raise TypeError("epoch=None must be an int")
+        target = Target(name, at, batch)
+        if self._run.loop.trail.has(*target):
+            return self._way_back(target)
+        try:
+            checked_target(name, at, batch, self.schedule, self._run.loop.position, self.standing)
+        except ValueError as error:
+            return Way("", str(error))
+        if self.status.word not in ("paused", "running", "waiting"):
+            return Way("", f"it has not been, and the run is {self.status.word}")
+        return Way("step_until_position", "runs on to it, and pauses after it")
 
     def set_history(self, *, budget: int | str) -> None:
         """How much memory the states and items for going back by batches may take.
@@ -162,6 +160,11 @@ class Rewinding(Travel, Logging):
         )
 
     @property
+    def trail(self) -> tuple[Segment, ...]:
+        """The batches that the run has gone through, in order: one segment a phase and epoch."""
+        return self._run.loop.trail.segments()
+
+    @property
     def branches(self) -> tuple[Branch, ...]:
         """Futures that were left by going back and then another way, oldest first; the last eight."""
         return self._branches.all
@@ -171,25 +174,50 @@ class Rewinding(Travel, Logging):
         items = self._run.loop.items
         return items if isinstance(items, Tape) else None
 
+    def _before(self, count: int) -> Target | None:
+        """The batch so many before the last one; None at the beginning of the run."""
+        loop = self._run.loop
+        if loop.last is None:
+            return None
+        found = loop.trail.before(loop.last, count)
+        first = next(iter(loop.trail.segments()), None)
+        if found is None and first is not None:
+            found = (first.phase, first.epoch, -1)
+        return None if found is None else Target(*found)
+
     def _go_back(self, target: Target, said: str) -> None:
-        tape = self._tape
+        way = self._way_back(target)
+        if not way.action:
+            raise TimeTravelError(f"{said}: {way.text}")
+        if way.from_epoch is None or self._restorer is None:
+            self._run.control.rewind(target)
+            return
+        self._restorer.check(way.from_epoch)
+        self._replay = target
+        self._run.control.jump_and_replay(way.from_epoch, target)
+
+    def _way_back(self, target: Target) -> Way:
+        tape, trail = self._tape, self._run.loop.trail
         if tape is not None and (tape.phase, tape.epoch) == (target.phase, target.epoch):
             near = tape.why_not(target.batch_idx)
             if not near:
-                self._run.control.rewind(target)
-                return
+                count = tape.batches_to(target.batch_idx)
+                return Way("rewind", f"computes {_batches(count)} anew, from a state in memory", count)
         else:
             near = f"{target} is in another phase than the one that goes on"
         status = self.time_travel_status()
         epochs = [epoch for epoch in status.cached_epochs if epoch <= target.epoch]
-        if not status.available or not epochs or self._restorer is None:
+        if not status.available or not epochs:
             far = status.reason or f"no state of epoch {target.epoch + 1} or an earlier one is kept"
-            raise TimeTravelError(f"{said}: {near}; and {far}")
-        if epochs[-1] < target.epoch and not self._run.loop.trail.has(target.phase, epochs[-1], 0):
-            raise TimeTravelError(f"{said}: the kept epoch {epochs[-1] + 1} is of an earlier run")
-        self._restorer.check(epochs[-1])
-        self._replay = target
-        self._run.control.jump_and_replay(epochs[-1], target)
+            return Way("", f"{near}; and {far}")
+        first = next((one for one in trail.segments() if one.epoch == epochs[-1]), None)
+        before = None if first is None else trail.ordinal(first.phase, first.epoch, first.first)
+        last = trail.ordinal(target.phase, target.epoch, max(target.batch_idx, 0))
+        if before is None or last is None:
+            return Way("", f"{near}; and the kept state of epoch {epochs[-1] + 1} is of another run")
+        count = last - before + (target.batch_idx >= 0)
+        how = f"restores the beginning of epoch {epochs[-1] + 1} and computes {_batches(count)} anew"
+        return Way("rewind", how, count, epochs[-1])
 
     # ------------------------------------------------------------ what the loop tells (training thread)
 
@@ -294,7 +322,8 @@ class Rewinding(Travel, Logging):
         self._run.loop.rewind_to_batch(phase, epoch, batch)
         self._stats.return_to(frame.mark, phase, epoch, batch)
         self._log.rewind_to_batch(phase, epoch, batch)
-        self._note_jump(f"went back to {target}", left, epoch)
+        to = BatchPosition(*target) if target.batch_idx >= 0 else None
+        self._note_jump(f"went back to {target}", left, epoch, to)
 
     def _could_not(self, target: Target, why: str) -> None:
         text = f"did not go back to {target}: {why}"
@@ -308,3 +337,14 @@ class Rewinding(Travel, Logging):
             tape.branch()
         if self._branches.is_replaying:
             self._branches.part(self._run.loop.last, why, self._log.snapshot())
+
+
+def _batches(count: int) -> str:
+    return "1 batch" if count == 1 else f"{count:,} batches"
+
+
+def _checked_steps(n: Any) -> int:
+    count = checked_count("n", n)
+    if count < 1:
+        raise ValueError(f"n={n!r} must be at least 1")
+    return count

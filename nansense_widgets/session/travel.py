@@ -172,10 +172,12 @@ class Travel(Standing):
             f"went {'to the beginning of' if left is None else way} epoch {epoch + 1}", left, epoch
         )
 
-    def _note_jump(self, text: str, left: BatchPosition | None, epoch: int) -> None:
+    def _note_jump(
+        self, text: str, left: BatchPosition | None, epoch: int, to: BatchPosition | None = None
+    ) -> None:
         if left is not None:
             text = f"{text} (from epoch {left.epoch + 1}, {left.phase}, batch {left.batch_idx + 1})"
-        self._run.loop.events.add("jump", None, text, epoch)
+        self._run.loop.events.add("jump", None, text, epoch, to)
         self._hub.redraw()
 
     def _why_not(self) -> str:

@@ -25,7 +25,7 @@ __all__ = ["CardsPart"]
 MAX_VIEWS = 32
 """Views remembered. A page that closes says nothing: of more, the one silent for longest is forgotten."""
 
-LIVE = frozenset({"run"})
+LIVE = frozenset({"run", "timeline"})
 """Views that show more than the last snapshot and whole epochs."""
 
 STILL_AFTER_S = 1.5
@@ -211,6 +211,7 @@ STILL_OPTIONS: dict[str, Any] = {
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
     "curves": CurvesOptions(statistics=None),  # as they are: the figures are those on the page
     "run": RunOptions(smooth=None),
+    "timeline": {},
     "weights": WeightsOptions(first=0, count=4, box=(300, 150), ratio=1, scale="own", panels={}),
 }
 """What the picture for files without a kernel shows of a layer."""

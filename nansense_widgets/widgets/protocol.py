@@ -26,7 +26,7 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
-ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run"]
+ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run", "timeline"]
 """What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 
 
@@ -86,6 +86,8 @@ class Travel(TypedDict):
     reason: str
     epochs: list[int]
     kept: str
+    step_back: str
+    """Why the run cannot go back by a batch; empty if it can."""
 
 
 class State(TypedDict):
@@ -165,7 +167,8 @@ class Action(TypedDict):
     Names: step_batch, step_phase, step_epoch, step_until_position {phase, epoch, batch_idx}, step_run,
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
     unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
-    set_update_frequency {unit, n, phase}, request_time_travel {epoch},
+    set_update_frequency {unit, n, phase}, request_time_travel {epoch}, step_back {n},
+    rewind {phase, epoch, batch_idx},
     set_hyperparameter {name, value, optimizer, group}.
     """
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.history.restorer import TimeTravelStatus
+from nansense_widgets.history.status import HistoryStatus, Way
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing
 from nansense_widgets.run.events import Event
@@ -18,7 +19,9 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.trail import Segment
 from nansense_widgets.run.worker import LoopFailure
+from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.instruments.registry import Kind
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
 from nansense_widgets.stats.performance import WatchPerformance
@@ -71,6 +74,14 @@ class Source(Protocol):
     @property
     def update_frequency(self) -> UpdateFrequency: ...
     def time_travel_status(self) -> TimeTravelStatus: ...
+    @property
+    def history(self) -> HistoryStatus: ...
+    def way_back(self, n: int = 1) -> Way: ...
+    def way_to(self, *, phase: str, epoch: int, batch_idx: int) -> Way: ...
+    @property
+    def branches(self) -> tuple[Branch, ...]: ...
+    @property
+    def trail(self) -> tuple[Segment, ...]: ...
     @property
     def run_log(self) -> RunLogSnapshot: ...
     @property

@@ -54,6 +54,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
             "reason": travel.reason,
             "epochs": list(travel.cached_epochs),
             "kept": travel.kept,
+            "step_back": _step_back(source),
         },
         "last_action": last_action,
         "cost": None
@@ -65,6 +66,14 @@ def session_state(source: Source, last_action: str) -> protocol.State:
         },
         "notice": source.notice,
     }
+
+
+def _step_back(source: Source) -> str:
+    """Why the run cannot go back by a batch; empty if it can."""
+    if source.status.word not in ("paused", "running"):
+        return f"the run is {source.status.word}"
+    way = source.way_back()
+    return "" if way.action else way.text
 
 
 def position_payload(position: BatchPosition | None, schedule: Schedule) -> protocol.Position | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from playwright.sync_api import expect
@@ -53,3 +54,74 @@ def test_a_loop_without_restore_points_says_what_is_missing(lab: Lab) -> None:
     form = view.root.get_by_role("dialog", name="Go back")
     expect(form).to_contain_text("wrap each epoch's body in `with session.restore_point():`")
     expect(form.get_by_role("button", name="Go back")).to_be_disabled()
+
+
+NAN_AT_137 = """
+many = [(x.clone(), y) for x, y in train_data * 30]
+many[136][0][0, 0, 0, 0] = float("nan")
+
+def train():
+    for epoch in session.epochs(1):
+        for x, y in session.batches(many, phase="train"):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+"""
+
+
+def test_a_run_that_turned_nan_is_looked_at_again_in_three_clicks(lab: Lab) -> None:
+    view = open_training(lab, watch=("act",), loop=NAN_AT_137)
+    view.tab.execute("session.step_until_position('train', 0, 136)")
+    view.stands("epoch 1/1\u00b7train\u00b7batch 137/180")
+    axis = view.root.get_by_role("slider", name="Timeline")
+    expect(view.root.locator(".tmark.finding title")).to_have_text(
+        "loss is nan from epoch 1, train, batch 137"
+    )
+    view.root.get_by_role("button", name="Step back").click()
+    view.stands("epoch 1/1\u00b7train\u00b7batch 136/180")
+    expect(view.tiles("act").first).to_be_visible()
+    view.tab.execute("assert all(p.isfinite().all() for p in model.parameters())")
+    view.step.click()
+    view.stands("epoch 1/1\u00b7train\u00b7batch 137/180")
+    view.tab.execute("assert not any(p.isfinite().all() for p in model.stem.parameters())")
+    view.root.get_by_role("button", name="Step back").click()
+    view.stands("epoch 1/1\u00b7train\u00b7batch 136/180")
+    view.tab.execute("assert not session.history.parted")
+    expect(axis).to_have_attribute("aria-valuetext", re.compile("From memory: back to batch "))
+
+
+def test_the_timeline_says_what_will_happen_and_goes_there(lab: Lab) -> None:
+    view = open_training(lab, watch=("act",), loop=RESTORING)
+    view.press("e")
+    view.stands("epoch 2/4\u00b7train\u00b7before batch 1/6")
+    view.press("e")
+    view.stands("epoch 3/4\u00b7train\u00b7before batch 1/6")
+    axis = view.root.get_by_role("slider", name="Timeline")
+    go = view.root.get_by_role("button", name="Go back there")
+    axis.focus()
+    view.page.keyboard.press("Home")
+    said = view.root.locator(".tsaid")
+    expect(said).to_have_text(
+        "epoch 1, train, batch 1: restores the beginning of epoch 1 and computes 1 batch anew"
+    )
+    for _ in range(3):
+        view.page.keyboard.press("ArrowRight")
+    expect(said).to_contain_text("epoch 1, train, batch 4: restores the beginning of epoch 1 and computes 4")
+    expect(axis).to_have_attribute("aria-valuetext", re.compile("computes 4 batches anew"))
+    view.page.keyboard.press("Enter")
+    expect(go).to_be_focused()
+    view.page.keyboard.press("Enter")
+    view.stands("epoch 1/4\u00b7train\u00b7batch 4/6")
+    expect(view.code).to_have_text("session.rewind(phase='train', epoch=0, batch_idx=3)")
+    view.tab.execute("assert seen[:4] == seen[12:16], seen")
+    view.press("n")
+    view.stands("epoch 1/4\u00b7train\u00b7batch 5/6")
+    view.page.keyboard.press("b")
+    view.stands("epoch 1/4\u00b7train\u00b7batch 4/6")
+    box = axis.bounding_box()
+    assert box is not None
+    view.page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + 30)
+    expect(said).to_contain_text("epoch 3, train, batch ")
+    expect(said).to_contain_text(": runs on to it, and pauses after it")
+    view.page.keyboard.press("Escape")
+    expect(view.root.get_by_role("button", name="Run until there")).to_be_hidden()

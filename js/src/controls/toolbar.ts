@@ -30,6 +30,7 @@ export class Toolbar {
   readonly element: HTMLElement;
   private readonly split = h("div", { class: "split" });
   private readonly step = this.button("Step batch", "step_batch", "step", h("span", {}, "Step", h("span", { class: "only-w" }, " batch")));
+  private readonly stepBack = this.button("Step back", "step_back", "back", null, "ib");
   private readonly more = h("button", { type: "button", "aria-label": "Step options", title: "Step options", "aria-haspopup": "menu" }, icon("down", 14));
   private readonly run = this.button("Run", "run", "run", h("span", {}, "Run"), "lb");
   private readonly stop = this.button("Stop", "stop", "stop", h("span", {}, "Stop"), "lb");
@@ -62,6 +63,8 @@ export class Toolbar {
     this.split.append(this.step, this.more, stepMenu);
 
     this.step.addEventListener("click", () => actions.press("step_batch"));
+    this.stepBack.addEventListener("click", () => actions.press("step_back"));
+    commands.set("step_back", () => this.press(this.stepBack, "step_back"));
     this.run.addEventListener("click", () => actions.press("step_run"));
     this.stop.addEventListener("click", () => actions.press("stop"));
     this.refresh.addEventListener("click", () => actions.press("request_snapshot"));
@@ -74,7 +77,7 @@ export class Toolbar {
     this.element = h(
       "div",
       { class: "top", role: "toolbar", "aria-label": "Training controls" },
-      h("div", { class: "grp" }, this.split, this.run, this.stop, this.refresh),
+      h("div", { class: "grp" }, this.stepBack, this.split, this.run, this.stop, this.refresh),
       h("div", { class: "brk" }),
       h("div", { class: "where" }, this.position, this.shown),
       this.pill,
@@ -104,12 +107,15 @@ export class Toolbar {
     for (const button of [this.step, ...this.menuItems]) button.disabled = !can.step;
     this.more.disabled = !can.step && !back;
     this.backItem.disabled = !can.step && !back;
+    this.stepBack.disabled = link !== "live" || state.travel.step_back !== "";
     this.run.disabled = !can.run;
     this.stop.disabled = !can.stop;
     this.refresh.disabled = !can.refresh;
     this.gear.disabled = !can.settings;
-    const stepping = [...STEPS.map(({ name }) => name), "step_until_position" as const, "request_time_travel" as const].some((name) => this.actions.queued(name));
+    const stepping = [...STEPS.map(({ name }) => name), "step_until_position" as const, "request_time_travel" as const, "rewind" as const].some((name) => this.actions.queued(name));
     this.mark(this.step, stepping, "Step batch", "step_batch");
+    this.mark(this.stepBack, this.actions.queued("step_back"), "Step back", "step_back");
+    if (state.travel.step_back) this.stepBack.title = `Step back: not now: ${state.travel.step_back}`;
     this.mark(this.run, this.actions.queued("step_run"), "Run", "run");
     this.mark(this.stop, this.actions.queued("stop"), "Stop", "stop");
     this.mark(this.refresh, this.actions.queued("request_snapshot"), "Refresh", "refresh");

@@ -7,7 +7,7 @@ import type { Root } from "../lib/root";
 import { mountCards } from "../cards/mount";
 import { VIEWS } from "../cards/views";
 import { heightHandle } from "./height";
-import { mountRun } from "./run";
+import { mountOfRun } from "./of_run";
 import { paneTabs, type Pane } from "./tabs";
 
 export function mountDashboard(root: Root): Part {
@@ -15,6 +15,7 @@ export function mountDashboard(root: Root): Part {
   const graphPane = h("section", { class: "pane g", "aria-label": "Architecture graph" });
   const layersPane = h("section", { class: "pane c", "aria-label": "Layer cards" });
   const runPane = h("section", { class: "pane c r", "aria-label": "Numbers of the run" });
+  const timelinePane = h("section", { class: "pane t", "aria-label": "Timeline of the run" });
   const centre = h("div", { class: "centre" }, layersPane, runPane);
   const body = h("div", { class: "body" }, graphPane, centre);
   const panes: Pane[] = [
@@ -24,7 +25,7 @@ export function mountDashboard(root: Root): Part {
   ];
   const tabs = paneTabs(panes, body, "c");
   centre.prepend(tabs.centre);
-  const controls = mountControls(root, tabs.element, body, heightHandle(body));
+  const controls = mountControls(root, timelinePane, tabs.element, body, heightHandle(body));
   const graph = mountGraph(root, graphPane);
   const chooseLayer = (): void => {
     tabs.show("g");
@@ -42,10 +43,12 @@ export function mountDashboard(root: Root): Part {
       h("button", { type: "button", class: "btn", onclick: chooseLayer }, "Find a layer"),
     ),
   });
-  const run = mountRun(root, runPane);
+  const run = mountOfRun(root, runPane, "run", "Run");
+  const timeline = mountOfRun(root, timelinePane, "timeline", "Timeline");
   return {
     destroy: () => {
       run.destroy();
+      timeline.destroy();
       controls.destroy();
       graph.destroy();
       cards.destroy();

@@ -4,6 +4,7 @@ const FILLED = 'fill="currentColor" stroke="none"';
 
 const PATHS = {
   step: `<path d="M12.5 3.5v9"/><path ${FILLED} d="M3 3.6v8.8c0 .5.5.8.9.5L10 8.5a.6.6 0 0 0 0-1L3.900 3.100c-.4-.3-.9 0-.9.5z"/>`,
+  back: `<path d="M3.500 3.500v9"/><path ${FILLED} d="M13 3.600v8.800c0 .5-.500.8-.900.5L6 8.500a.6.6 0 0 1 0-1L12.100 3.100c.4-.3.9 0 .9.5z"/>`,
   run: `<path ${FILLED} d="M4.500 3.200v9.600c0 .5.500.8.900.5l7.300-4.800a.6.6 0 0 0 0-1L5.400 2.700c-.4-.3-.9 0-.9.5z"/>`,
   stop: `<rect ${FILLED} x="4" y="4" width="8" height="8" rx="1"/>`,
   refresh: '<path d="M13 8a5 5 0 1 1-1.600-3.650M13 2.500v2.700h-2.700"/>',

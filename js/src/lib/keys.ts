@@ -4,6 +4,7 @@ import type { ViewName } from "./protocol";
 
 export type Command =
   | "step_batch"
+  | "step_back"
   | "step_phase"
   | "step_epoch"
   | "until"
@@ -27,6 +28,7 @@ interface KeyEntry {
 
 const KEYS: KeyEntry[] = [
   { key: "n", command: "step_batch", text: "step a batch" },
+  { key: "b", command: "step_back", text: "step a batch back" },
   { key: "p", command: "step_phase", text: "step a phase" },
   { key: "e", command: "step_epoch", text: "step an epoch" },
   { key: "u", command: "until", text: "run until\u2026" },

@@ -1,13 +1,14 @@
 // Every message and every synced trait between the kernel and the browser: the same shapes, with the same
 // names, as `nansense_widgets/widgets/protocol.py`, which explains each field. Change both together.
 
+import type { Way } from "./protocol_timeline";
 import type { InBin } from "./protocol_statistics";
 
 export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | "closed" | "disabled";
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run" | "timeline";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -63,6 +64,8 @@ export interface Travel {
   epochs: number[];
   /** Which of them are kept, in words. */
   kept: string;
+  /** Why the run cannot go back by a batch; empty if it can. */
+  step_back: string;
 }
 
 export interface State {
@@ -111,7 +114,8 @@ export interface Graph {
 
 export type ActionName =
   | "request_time_travel"
-  | "set_hyperparameter"
+  | "rewind"
+  | "step_back"
   | "step_batch"
   | "step_phase"
   | "step_epoch"
@@ -304,7 +308,7 @@ export interface Still {
   data: DataView | null;
 }
 
-export type Reply = Echo | Cards | Exact | InBin | Script;
+export type Reply = Echo | Cards | Exact | InBin | Script | Way;
 
 /** The traits a widget may have; `layers` only where `session.strips(*layers)` names them. */
 export interface Traits {

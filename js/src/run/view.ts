@@ -8,7 +8,7 @@ import { Knobs } from "../lib/knobs";
 import type { Card } from "../lib/protocol";
 import type { EventKind, KnobGroup, RunContent, RunOptions } from "../lib/protocol_run";
 
-const MARKED: Record<EventKind, string> = { pause: "paused", hyperparameter: "hyperparameter changed", jump: "went back" };
+const MARKED: Record<EventKind, string> = { pause: "paused", hyperparameter: "hyperparameter changed", jump: "went back", replay: "not repeatable" };
 
 class RunView implements CardView {
   readonly element: HTMLElement;

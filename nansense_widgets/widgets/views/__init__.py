@@ -16,6 +16,7 @@ from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
 from nansense_widgets.widgets.views.run import RunView
 from nansense_widgets.widgets.views.strips import StripsView
+from nansense_widgets.widgets.views.timeline import TimelineView
 from nansense_widgets.widgets.views.weights import WeightsView
 
 __all__ = ["VIEWS", "CardView", "HasWidgets"]
@@ -26,6 +27,7 @@ VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "extremes": ExtremesView,
     "curves": CurvesView,
     "run": RunView,
+    "timeline": TimelineView,
     "weights": WeightsView,
 }
 """Made once a widget, when first asked for."""

@@ -1,14 +1,15 @@
-// The pane of the run: one card of no layer, with a line to the kernel of its own, so that what is wanted of layers
-// and of the run are told apart.
+// A pane that shows the run, not a layer: one card without a head, with a line to the kernel of its own, so that what
+// is wanted of layers and of the run are told apart.
 
 import { lazy } from "../cards/lazy";
 import { mountCards } from "../cards/mount";
 import { Channel } from "../lib/channel";
 import { h, type Part } from "../lib/dom";
 import { Commands } from "../lib/keys";
+import type { ViewName } from "../lib/protocol";
 import type { Root } from "../lib/root";
 
-export function mountRun(root: Root, pane: HTMLElement): Part {
+export function mountOfRun(root: Root, pane: HTMLElement, key: ViewName, title: string): Part {
   const channel = new Channel(root.channel.model, root.element);
   channel.onError((message) => root.showError(message));
   const cards = mountCards(
@@ -24,7 +25,7 @@ export function mountRun(root: Root, pane: HTMLElement): Part {
       addStyles: (styles) => root.addStyles(styles),
     },
     pane,
-    { kinds: [lazy("run", "Run")], layers: () => ["run"], closable: false, label: "Run", empty: h("div") },
+    { kinds: [lazy(key, title)], layers: () => [key], closable: false, label: title, empty: h("div") },
   );
   return {
     destroy: () => {
