@@ -1,12 +1,17 @@
-"""`python -m bench [part …]`: parts are training, browser, sizes; all of them by default."""
+"""`python -m bench [part …]`: parts are training, history, browser, sizes; all of them by default."""
 
 from __future__ import annotations
 
 import sys
 
-from bench import browser, sizes, training
+from bench import browser, history, sizes, training
 
-PARTS = {"training": training.measure, "browser": browser.measure, "sizes": sizes.measure}
+PARTS = {
+    "training": training.measure,
+    "history": history.measure,
+    "browser": browser.measure,
+    "sizes": sizes.measure,
+}
 
 
 def main(names: list[str]) -> int:

@@ -20,6 +20,7 @@ from nansense_widgets.errors import (
     TimeTravelJump,
 )
 from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
+from nansense_widgets.history.status import HistoryStatus, Way
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.hyperparameters import Hyperparameter
@@ -28,11 +29,13 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
+from nansense_widgets.run.trail import Segment
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.session.memory import MemoryEntry, MemoryReport
 from nansense_widgets.start import start
 from nansense_widgets.stats.bins import histogram_edges
+from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
 from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
@@ -54,10 +57,12 @@ __all__ = [
     "Axes",
     "BatchPosition",
     "BatchSnapshot",
+    "Branch",
     "ChannelExtremes",
     "Cost",
     "Event",
     "Gallery",
+    "HistoryStatus",
     "Hyperparameter",
     "LayerCall",
     "LayerContext",
@@ -82,6 +87,7 @@ __all__ = [
     "RunStatus",
     "Sample",
     "Schedule",
+    "Segment",
     "Session",
     "SessionStateError",
     "StatsScope",
@@ -94,6 +100,7 @@ __all__ = [
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",
+    "Way",
     "WeightContext",
     "histogram_edges",
     "start",

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 __all__ = ["SHARE", "Spending"]
 
-SHARE = 0.03
+SHARE = 0.025
 """Of the time that goes by; pauses count, in which nobody waits for a computation."""
 
-AT_ONCE = 0.1
+AT_ONCE = 0.02
 """Seconds that may come together, at least: after a pause the next batch may cost that much at once."""
 
 

@@ -147,6 +147,11 @@ class Tape:
         return self._frames.nbytes + self._kept
 
     @property
+    def state_bytes(self) -> int:
+        """Memory that its states take."""
+        return self._frames.nbytes
+
+    @property
     def frames(self) -> list[int]:
         """Batches before which a state is kept."""
         return [self.first + frame.at for frame in self._frames]

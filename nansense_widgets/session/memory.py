@@ -19,8 +19,9 @@ class MemoryEntry:
     Attributes:
         kind: `snapshot`: tensors of the last captured batch; `statistics`: counts and moments of a layer;
             `parameters`: of its parameters; `metrics`: series of the user's own metrics; `patches`: extreme
-            input patches; `run log`: a series of the run.
-        name: of the layer or parameter.
+            input patches; `run log`: a series of the run; `history`: states and items to go back to;
+            `branches`: series of futures that were left.
+        name: of the layer or parameter, or of what it is.
         bytes: its size; of small Python objects an estimate.
     """
 

@@ -19,6 +19,7 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_count, checked_target
 from nansense_widgets.run.trail import Segment
 from nansense_widgets.session.logging import Logging
+from nansense_widgets.session.memory import MemoryEntry
 from nansense_widgets.session.travel import Travel
 from nansense_widgets.stats.branches import Branch
 
@@ -168,6 +169,13 @@ class Rewinding(Travel, Logging):
     def branches(self) -> tuple[Branch, ...]:
         """Futures that were left by going back and then another way, oldest first; the last eight."""
         return self._branches.all
+
+    def _memory(self) -> Iterator[MemoryEntry]:
+        yield from super()._memory()
+        if (tape := self._tape) is not None:
+            yield MemoryEntry("history", "states", tape.state_bytes)
+            yield MemoryEntry("history", "items", tape.nbytes - tape.state_bytes)
+        yield MemoryEntry("branches", "series", self._branches.nbytes)
 
     @property
     def _tape(self) -> Tape | None:

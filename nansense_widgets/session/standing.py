@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from nansense_widgets.capture.architecture import Architecture
@@ -122,9 +122,12 @@ class Standing:
 
         The model, its data and what torch keeps are not in it, nor what open views hold in the browser.
         """
-        sizes = itertools.chain(self._stats.sizes(), self._log.sizes())
-        collected = (MemoryEntry(*size) for size in sizes)
-        return MemoryReport.of(itertools.chain(snapshot_entries(self.snapshot), collected))
+        return MemoryReport.of(self._memory())
+
+    def _memory(self) -> Iterator[MemoryEntry]:
+        yield from snapshot_entries(self.snapshot)
+        for size in itertools.chain(self._stats.sizes(), self._log.sizes()):
+            yield MemoryEntry(*size)
 
     @property
     def live_position(self) -> BatchPosition | None:

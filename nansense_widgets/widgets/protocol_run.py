@@ -56,5 +56,7 @@ class RunContent(TypedDict):
     """Newest first, without pauses."""
     pauses: int
     """All of them."""
+    branches: list[str]
+    """Futures that were left, in words; their lines are faint."""
     marked: list[EventKind]
     """Kinds of events that are marked in the figures."""

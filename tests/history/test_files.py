@@ -6,10 +6,8 @@ import errno
 import os
 import pickle
 import random
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -94,34 +92,57 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.state"]
 
 
-WRITER = """
-import sys, torch
+WRITERS = """
+import os, random, signal, sys, time, torch
 from pathlib import Path
-from nansense_widgets.history.files import write_file
-path, n = Path(sys.argv[1]), 0
-print("ready", flush=True)
-while True:
-    n += 1
-    write_file(path, {"epoch": n, "state": torch.full((40_000,), float(n))})
-    print(n, flush=True)
+from nansense_widgets.history.cache import EpochCache
+
+torch.set_num_threads(1)
+folder, draw, lost = Path(sys.argv[1]), random.Random(1), 0
+
+def content(epoch):
+    return {"epoch": epoch, "state": torch.full((20_000,), float(epoch)), "loaders": {}}
+
+def write(out):
+    cache = EpochCache(folder, keep=3, every=10)
+    cache.adopt()
+    epoch = max(cache.epochs, default=-1) + 1
+    while True:
+        cache.save(epoch, content(epoch))
+        cache.flush(10)
+        os.write(out, b"%d\\n" % epoch)  # this one is on the disk
+        epoch += 1
+
+for _ in range(200):
+    told, out = os.pipe()
+    child = os.fork()
+    if not child:
+        write(out)
+    os.close(out)
+    time.sleep(0.002 + draw.random() * 0.03)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    with os.fdopen(told) as pipe:
+        done = [int(line) for line in pipe.read().split()]
+    cache = EpochCache(folder, keep=3, every=10)
+    cache.adopt()
+    known = cache.epochs
+    assert not done or max(known) >= done[-1], (done, known)
+    for epoch in known[-3:]:
+        found = cache.load(epoch)
+        assert found["epoch"] == epoch and bool((found["state"] == epoch).all()), epoch
+    cache.release()
+print(max(known), len(known))
 """
 
 
-def test_killed_at_any_moment_the_last_whole_file_is_there(tmp_path: Path) -> None:
-    path = tmp_path / "a.state"
-    draw = random.Random(1)
-    for _ in range(12):  # each start of torch takes seconds; the writer is killed many times in a run of CI
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
-        )
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        time.sleep(draw.random() * 0.05)
-        process.send_signal(signal.SIGKILL)
-        told = process.communicate()[0].split()
-        if told:
-            found = read_file(path)
-            assert found["epoch"] >= int(told[-1])
-            assert torch.equal(found["state"], torch.full((40_000,), float(found["epoch"])))
+def test_killed_200_times_while_it_writes_a_cache_loses_nothing_that_was_there(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", WRITERS, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    newest, known = map(int, done.stdout.split())
+    assert newest > 20  # some were written between the kills
+    assert known <= 3 + newest // 10 + 2
     remove_leftovers(tmp_path)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.state"]
+    assert {path.suffix for path in tmp_path.iterdir() if path.is_file()} <= {".state", ".json", ".lock", ""}

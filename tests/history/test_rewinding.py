@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -219,6 +220,8 @@ def test_changes_are_made_again_on_the_way(tmp_path: Path, seed: int) -> None:
         what = choose.choice(["step", "back", "rewind", "change", "until"])
         if what == "change":
             session.set_hyperparameter("lr", choose.choice([0.5, 0.02, 0.001]))
+            while session.pending:  # the training thread makes it
+                time.sleep(0.001)
         elif what == "back" and len(order) > 1:
             driver.do("step_back", choose.randint(1, min(len(order) - 1, 7)))
         elif what == "rewind":
@@ -243,6 +246,8 @@ def test_changes_are_made_again_on_the_way(tmp_path: Path, seed: int) -> None:
     for count, change in changes:
         if count == other.session.schedule.batches_done:
             other.session.set_hyperparameter(change.name, change.value)
+    while other.session.pending:
+        time.sleep(0.001)
     apart = list(differences(found, other.seen()))
     assert not apart, (seed, changes, apart[:5])
     driver.finish()

@@ -195,3 +195,18 @@ def test_a_closed_session_keeps_its_figures_on_the_page() -> None:
     assert widget._hub.painter.wait_idle(20)  # noqa: SLF001
     after = shown(widget, browser)
     assert [one["model"] for one in after["figures"]] == [one["model"] for one in before["figures"]]
+
+
+def test_a_future_that_was_left_is_a_faint_line(running: Any) -> None:
+    running.do("step_until_position", "train", 0, 4)
+    losses = running.session.run_log.series("loss")["train"].values
+    running.do("step_back", 2)
+    running.session.set_hyperparameter("lr", 0.001)
+    running.do("step_batch")
+    widget = running.session.run_curves()
+    content = shown(widget, Browser(widget))
+    assert content["branches"] == ["branch 1, left: lr was set to 0.001"]
+    live, left = figure(content, "loss").marks[:2]
+    assert np.allclose(left.y, losses[3:])
+    assert np.allclose(left.x, [3 / 5, 4 / 5])
+    assert np.allclose(live.y, running.session.run_log.series("loss")["train"].values)

@@ -33,5 +33,7 @@ export interface RunContent {
   figures: CurveFigure[];
   events: RunEvent[];
   pauses: number;
+  /** Futures that were left, in words; their lines are faint. */
+  branches: string[];
   marked: EventKind[];
 }

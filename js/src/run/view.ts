@@ -83,13 +83,14 @@ class RunView implements CardView {
     groups.forEach(({ knobs, label }, i) => this.knobs[i]?.knobs.update(knobs, label, this.host.frame.alive(), true));
   }
 
-  private drawLegend({ phases, marked, can_smooth }: RunContent): void {
-    const key = JSON.stringify([phases, marked, can_smooth]);
+  private drawLegend({ phases, marked, can_smooth, branches }: RunContent): void {
+    const key = JSON.stringify([phases, marked, can_smooth, branches]);
     if (this.legend.dataset.key === key) return;
     this.legend.dataset.key = key;
     const lines = phases.map((phase, i) => h("span", {}, h("i", { class: `cl ${STYLES[i % STYLES.length]}`, "aria-hidden": "true" }), phase, h("span", { class: "vh" }, `: ${STYLES[i % STYLES.length]} line`)));
     const marks = marked.map((kind) => h("span", {}, h("i", { class: `rmark ${kind}`, "aria-hidden": "true" }), MARKED[kind]));
-    this.legend.replaceChildren(...lines, ...marks, ...(can_smooth ? [this.smoothing] : []));
+    const left = branches.map((text) => h("span", { class: "mut" }, h("i", { class: "cl faint", "aria-hidden": "true" }), text));
+    this.legend.replaceChildren(...lines, ...left, ...marks, ...(can_smooth ? [this.smoothing] : []));
   }
 
   private drawEvents({ events, pauses }: RunContent): void {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.run.events import Event, EventKind
 from nansense_widgets.run.hyperparameters import Hyperparameter
+from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.runlog import RunKind, RunLogSnapshot
 from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.widgets import protocol, protocol_run
@@ -86,7 +88,8 @@ class RunView:
         log, events = self._source.run_log, self._source.events
         if not log.all and self._last is not None and self._source.status.word == "closed":
             return self._last  # released: the figures stay on the page as they were
-        specs = run_figures(log, events, self._length, smooth=self._smooth)
+        branches = self._source.branches
+        specs = run_figures(log, events, self._length, smooth=self._smooth, branches=branches)
         wait, figures = self._board.show(RUN, specs)
         drawn = {mark.color for spec in specs for mark in spec.marks}
         kinds: tuple[EventKind, ...] = ("pause", "hyperparameter", "jump", "replay")
@@ -102,6 +105,7 @@ class RunView:
             "events": [self._event(event) for event in reversed(events) if event.kind != "pause"][
                 :MOST_EVENTS
             ],
+            "branches": [f"branch {one.number}, left: {one.why}" for one in branches],
             "pauses": sum(event.kind == "pause" for event in events),
             "marked": [kind for kind in kinds if EVENT_COLORS[kind] in drawn],
         }
@@ -148,7 +152,12 @@ def knob_groups(settings: Iterable[Hyperparameter]) -> list[protocol_run.KnobGro
 
 
 def run_figures(
-    log: RunLogSnapshot, events: Sequence[Event], length: Callable[[str], int | None], *, smooth: bool
+    log: RunLogSnapshot,
+    events: Sequence[Event],
+    length: Callable[[str], int | None],
+    *,
+    smooth: bool,
+    branches: Sequence[Branch] = (),
 ) -> list[FigureSpec]:
     """A figure for each name, with a line for each phase; losses first, learning rates last.
 
@@ -157,13 +166,18 @@ def run_figures(
         events: what is marked.
         length: gives the batches of a phase in an epoch, None if unknown.
         smooth: whether lines of many points have an exponential mean beside them.
+        branches: futures that were left; their lines are faint.
     """
     order: tuple[RunKind, ...] = ("loss", "logged", "rate")
     names = sorted(dict.fromkeys(key[:2] for key in log.all), key=lambda name: order.index(name[0]))
     phases = tuple(phases_of(log))
     series = {key: one for key, one in log.all.items() if len(one)}
     first = min((float(one.xs[0]) for one in series.values()), default=0.0)
-    last = max((float(one.xs[-1]) for one in series.values()), default=0.0)
+    ends = [
+        *series.values(),
+        *(one for branch in branches for key, one in branch.log.items() if key in series),
+    ]
+    last = max((float(one.xs[-1]) for one in ends), default=0.0)
     marks = _marks(events, length, last - first)
     specs = []
     for kind, name in names:
@@ -172,6 +186,12 @@ def run_figures(
             line
             for phase, one in of_name.items()
             for line in _lines(phase, _color(phases, phase), one, smooth=smooth and kind != "rate")
+        ]
+        lines += [
+            _left_line(phase, _color(phases, phase), branch, left, one)
+            for branch in branches
+            for phase, one in of_name.items()
+            if (left := branch.log.get((kind, name, phase))) is not None
         ]
         title = name if kind != "loss" or ("logged", name) not in names else f"{name} (backward)"
         within = tuple(mark for mark in marks if first <= mark.x <= last)
@@ -200,6 +220,17 @@ def _lines(phase: str, color: str, series: MetricSeries, *, smooth: bool) -> lis
         _line(phase, label, color + FAINT, raw, dots=False),
         _line(phase, f"{label}, smoothed", color, smoothed, dots=False),
     ]
+
+
+def _left_line(phase: str, color: str, branch: Branch, left: MetricSeries, live: MetricSeries) -> Line:
+    """A branch's, on the axis of the run: of an epoch that was left half way too."""
+    spans = dict(zip(live.epochs.tolist(), live.spans.tolist(), strict=True))
+    own = [
+        spans.get(epoch, span) for epoch, span in zip(left.epochs.tolist(), left.spans.tolist(), strict=True)
+    ]
+    placed = replace(left, spans=np.maximum(np.array(own, np.int64), left.spans))
+    points = drawn_points(placed.xs, placed.values)
+    return _line(phase, f"{phase or 'run'}, branch {branch.number}, left", color + FAINT, points, dots=False)
 
 
 def _color(phases: Sequence[str], phase: str) -> str:
