@@ -206,7 +206,9 @@ def test_a_future_that_was_left_is_a_faint_line(running: Any) -> None:
     widget = running.session.run_curves()
     content = shown(widget, Browser(widget))
     assert content["branches"] == ["branch 1, left: lr was set to 0.001"]
-    live, left = figure(content, "loss").marks[:2]
-    assert np.allclose(left.y, losses[3:])
-    assert np.allclose(left.x, [3 / 5, 4 / 5])
-    assert np.allclose(live.y, running.session.run_log.series("loss")["train"].values)
+    lines = figure(content, "loss").marks[0]  # those of a phase, filled up to the same length
+    live = running.session.run_log.series("loss")["train"].values
+    assert np.allclose(lines.y[0], live)
+    assert np.allclose(lines.y[1], [*losses[3:], losses[4], losses[4]])
+    assert np.allclose(lines.x[1], [3 / 5, 4 / 5, 4 / 5, 4 / 5])
+    assert lines.colors[1] == lines.colors[0] + "59"
