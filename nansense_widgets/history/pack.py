@@ -6,16 +6,34 @@ and Python keep as state is written down in those; what cannot be is refused, by
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 
-__all__ = ["UnstorableError", "pack", "unpack"]
+__all__ = ["UnstorableError", "pack", "unpack", "without_waiting"]
 
 _TAG = "nansense:"
+
+
+_here = threading.local()
+
+
+@contextmanager
+def without_waiting() -> Iterator[None]:
+    """What is packed inside, of CUDA tensors, is there only after `torch.cuda.synchronize()`.
+
+    Copies go to pinned memory in the order of the stream, so that they see the values of now.
+    """
+    _here.asynchronous = True
+    try:
+        yield
+    finally:
+        _here.asynchronous = False
 
 
 class UnstorableError(TypeError):
@@ -72,6 +90,9 @@ def _packed_tensor(tensor: torch.Tensor, place: str) -> torch.Tensor:
         raise UnstorableError(f"{place} is a tensor of class {type(tensor).__name__}, which cannot be stored")
     if tensor.is_meta:
         raise UnstorableError(f"{place} is a meta tensor: it has no values")
+    if tensor.is_cuda and tensor.layout is torch.strided and getattr(_here, "asynchronous", False):
+        plain = tensor.detach().resolve_conj().resolve_neg()
+        return torch.empty_like(plain, device="cpu", pin_memory=True).copy_(plain, non_blocking=True)
     copy = tensor.detach().to("cpu", copy=True)
     # A copy keeps the strides of what was expanded or cut out of something larger, but not its storage.
     return copy if copy.layout is not torch.strided else copy.resolve_conj().resolve_neg()

@@ -10,6 +10,7 @@ import torch
 
 from nansense_widgets.history.items import KeptItem
 from nansense_widgets.history.keyframes import Keyframe, Keyframes
+from nansense_widgets.history.pack import without_waiting
 from nansense_widgets.history.random_state import RandomState
 from nansense_widgets.history.sizes import said_size, size_of_state
 from nansense_widgets.history.spending import Spending
@@ -194,6 +195,8 @@ class Tape:
             self._host.could_not(target, why)
             return
         try:
+            if torch.cuda.is_available() and torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # copies of the state may be under way
             restore_state(self._host.parts(), frame.state)
         except Exception as error:  # noqa: BLE001  never an error in the user's loop
             self._host.could_not(target, f"{type(error).__name__}: {error}")
@@ -263,7 +266,7 @@ class Tape:
         if self._size > budget // 2 and number % 100:  # it may have become smaller
             return
         try:
-            with self._spending.on("frame"):
+            with self._spending.on("frame"), without_waiting():
                 state = take_state(self._host.parts())
                 mark = self._host.mark(self.phase, self.epoch)
                 size = self._size = size_of_state(state) + mark.nbytes
