@@ -13,12 +13,16 @@ import torch
 
 from nansense_widgets.capture.values import unobserved
 
-__all__ = ["KeptItem"]
+__all__ = ["ItemTooLargeError", "KeptItem"]
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes)
 
 DEEPEST = 12
 """Containers inside containers that are gone into; what lies deeper is served as it is."""
+
+
+class ItemTooLargeError(Exception):
+    """Nothing of the item is kept."""
 
 
 class KeptItem:
@@ -31,12 +35,14 @@ class KeptItem:
     Args:
         item: what the loader gave.
         copies: copy every tensor, since the loop writes to them.
+        room: bytes that it may take; of more, `ItemTooLargeError` is raised.
     """
 
-    __slots__ = ("_shared", "_tree", "nbytes")
+    __slots__ = ("_room", "_shared", "_tree", "nbytes")
 
-    def __init__(self, item: Any, *, copies: bool) -> None:
+    def __init__(self, item: Any, *, copies: bool, room: int) -> None:
         self.nbytes = 0
+        self._room = room
         self._shared: list[tuple[torch.Tensor, int]] = []
         with unobserved():
             self._tree = _mapped(item, lambda leaf: self._kept(leaf, copies))
@@ -53,11 +59,11 @@ class KeptItem:
 
     def _kept(self, leaf: Any, copies: bool) -> Any:
         if isinstance(leaf, np.ndarray):
-            self.nbytes += leaf.nbytes
+            self._count(leaf.nbytes)
             return leaf.copy()
         if type(leaf) is not torch.Tensor:
             return leaf
-        self.nbytes += leaf.numel() * leaf.element_size()
+        self._count(leaf.numel() * leaf.element_size())
         own = True
         if leaf.device.type == "cuda":
             # Waits for nothing; work that comes later on this stream finds the copy made.
@@ -69,6 +75,11 @@ class KeptItem:
             kept, own = leaf.detach(), False
             self._shared.append((kept, kept._version))  # noqa: SLF001
         return _Tensor(kept, leaf.device, leaf.requires_grad, own)
+
+    def _count(self, size: int) -> None:
+        self.nbytes += size
+        if self.nbytes > self._room:
+            raise ItemTooLargeError
 
 
 def _is_used_again(leaf: torch.Tensor) -> bool:

@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.optim import Optimizer
 
-from nansense_widgets.capture.values import unobserved
+from nansense_widgets.capture.values import size_of, unobserved
 from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.pack import pack, unpack
 from nansense_widgets.history.random_state import restore_random, take_random
 
-__all__ = ["RunParts", "restore_state", "state_problems", "take_state"]
+__all__ = ["RunParts", "least_size", "restore_state", "state_problems", "take_state"]
 
 
 @dataclass
@@ -57,6 +57,22 @@ def take_state(parts: RunParts) -> dict[str, Any]:
             "tracked": {name: pack(one.state_dict(), name) for name, one in parts.tracked.items()},
             "random": take_random(),
         }
+
+
+def least_size(parts: RunParts) -> int:
+    """Bytes of parameters, buffers, gradients and optimizer state, without taking any of it."""
+    with unobserved():
+        tensors: dict[int, torch.Tensor] = {}
+        for one in (*parts.model.parameters(), *parts.model.buffers()):
+            tensors[id(one)] = one
+            if one.is_leaf and one.grad is not None:
+                tensors[id(one.grad)] = one.grad
+        for optimizer in parts.optimizers:
+            for state in list(optimizer.state.values()):
+                entries = state.values() if isinstance(state, dict) else ()
+                tensors.update({id(entry): entry for entry in entries if isinstance(entry, torch.Tensor)})
+        lazy = (UninitializedParameter, UninitializedBuffer)
+        return sum(size_of(one) for one in tensors.values() if not isinstance(one, lazy))
 
 
 def restore_state(parts: RunParts, state: Mapping[str, Any]) -> list[str]:

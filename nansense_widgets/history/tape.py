@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from nansense_widgets.history.items import KeptItem
+from nansense_widgets.history.items import ItemTooLargeError, KeptItem
 from nansense_widgets.history.keyframes import Keyframe, Keyframes
 from nansense_widgets.history.pack import without_waiting
 from nansense_widgets.history.random_state import RandomState
 from nansense_widgets.history.sizes import said_size, size_of_state
 from nansense_widgets.history.spending import Spending
-from nansense_widgets.history.state import RunParts, restore_state, take_state
+from nansense_widgets.history.state import RunParts, least_size, restore_state, take_state
 from nansense_widgets.run.going_back import Target
 from nansense_widgets.stats.collect import StatsMark
 
@@ -257,13 +257,20 @@ class Tape:
             return
         with self._spending.on("items"):
             random = RandomState(None if before is None else before.random)
-            entry = self._entries[number] = _Entry(KeptItem(item, copies=self._copies), random)
+            try:
+                kept = KeptItem(item, copies=self._copies, room=self._host.budget() // 2)
+            except ItemTooLargeError:
+                self._forget(
+                    f"an item takes more than half of the history's {said_size(self._host.budget())}"
+                )
+                return
+            entry = self._entries[number] = _Entry(kept, random)
             self._kept += _size(entry)
         self._keep_within(number)
 
     def _take_frame(self, number: int) -> None:
         budget = self._host.budget()
-        if self._size > budget // 2 and number % 100:  # it may have become smaller
+        if not self._fits(number, budget):
             return
         try:
             with self._spending.on("frame"), without_waiting():
@@ -275,14 +282,26 @@ class Tape:
             self._size = 2**62
             return
         if size > budget // 2:
-            self._forget(
-                f"one state takes {said_size(size)}, more than half of the history's {said_size(budget)}"
-            )
+            self._too_large(size, budget)
             return
         self.note = ""
         self._frames.add(Keyframe(number, state, mark, size, self._host.changes()))
         if len(self._frames) > MOST_FRAMES:
             self._frames.thin(number)
+
+    def _fits(self, number: int, budget: int) -> bool:
+        """Whether a state may be taken at all: its copy alone could fill the machine's memory."""
+        if self._size > budget // 2 and number % 100:  # it may have become smaller
+            return False
+        size = least_size(self._host.parts())
+        if size > budget // 2:
+            self._too_large(size, budget)
+        return size <= budget // 2
+
+    def _too_large(self, size: int, budget: int) -> None:
+        self._size = size
+        limit = said_size(budget)
+        self._forget(f"one state takes {said_size(size)}, more than half of the history's {limit}")
 
     def _keep_within(self, now: int) -> None:
         budget = self._host.budget()

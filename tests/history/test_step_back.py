@@ -300,3 +300,37 @@ def test_wrong_arguments_name_what_would_be_right() -> None:
             call()
     driver.finish()
     session.close()
+
+
+def test_what_is_too_large_is_not_copied_to_find_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Any] = []
+    monkeypatch.setattr("nansense_widgets.history.tape.take_state", taken.append)
+    model = nn.Linear(1000, 100)
+    session = nansense_widgets.start(model, epochs=1)
+    session.set_history(budget="600 kB")
+
+    def loop() -> None:
+        for x in session.batches([torch.randn(4, 1000)] * 5, phase="train", epoch=0):
+            model(x).sum().backward()
+
+    driver = Driver(session, loop)
+    driver.do("step_batch")
+    assert not taken
+    assert session.history.reason == "one state takes 391 KiB, more than half of the history's 586 KiB"
+    driver.finish()
+    session.close()
+
+
+def test_an_item_larger_than_the_history_is_not_kept() -> None:
+    model = small_model()
+    other = nansense_widgets.start(model, epochs=1)
+    other.set_history(budget="300 kB")
+
+    def loop() -> None:
+        for x in other.batches([torch.randn(4000, 16)] * 5, phase="train", epoch=0):
+            model(x)
+
+    wide = Driver(other, loop)
+    assert other.history.reason == "an item takes more than half of the history's 293 KiB"
+    wide.finish()
+    other.close()
