@@ -14,6 +14,7 @@ from nansense_widgets.capture.snapshot import (
 )
 from nansense_widgets.errors import (
     LoopClosed,
+    MomentError,
     NansenseError,
     SessionStateError,
     TimeTravelError,
@@ -31,7 +32,7 @@ from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.session.memory import MemoryEntry, MemoryReport
-from nansense_widgets.start import start
+from nansense_widgets.start import load_moment, start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
 from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
@@ -70,6 +71,7 @@ __all__ = [
     "MetricSeries",
     "MetricsSnapshot",
     "Mode",
+    "MomentError",
     "NansenseError",
     "ParameterInfo",
     "ParameterOptimizer",
@@ -96,5 +98,6 @@ __all__ = [
     "WatchSnapshot",
     "WeightContext",
     "histogram_edges",
+    "load_moment",
     "start",
 ]

@@ -17,7 +17,7 @@ from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
-from nansense_widgets.run.observer import BatchObserver, EpochSource
+from nansense_widgets.run.observer import BatchFreezer, BatchObserver, EpochSource
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
@@ -61,6 +61,8 @@ class BatchLoop:
         """Whether the loop is inside a restore point; elsewhere a jump waits."""
         self.on_loader: Callable[[str, Any], None] = lambda *_: None
         """Called with phase and loader before the loader is iterated."""
+        self.freezer: BatchFreezer | None = None
+        """Told of both ends of each batch, if a moment is to be frozen."""
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
         self._broken_at: BatchPosition | None = None
@@ -190,6 +192,8 @@ class BatchLoop:
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
         self._captures = self._decide(position, pauses, new_epoch)
+        if self.freezer is not None and self.freezer.begins(position, item):
+            self._captures = True
         self._open = position
         try:
             self.observer.begin(position, captures=self._captures, pauses=pauses, item=item)
@@ -210,6 +214,8 @@ class BatchLoop:
         self._broken_at = None if complete else position
         self._paused_after_it = False
         self.observer.end(position, complete=complete)
+        if self.freezer is not None:
+            self.freezer.ended(position)
         self.jobs.between()
         self.standing = "after"
         self._on_change()
@@ -257,6 +263,12 @@ class BatchLoop:
         """The loop died: close an open batch without pausing (its generator may never be resumed)."""
         if self._open is not None:
             self.end(complete=False)
+
+    def stand_after(self, position: BatchPosition) -> None:
+        """A moment is shown: it stands after this batch, and no other will come."""
+        self.position = self.last = position
+        self.standing = "after"
+        self._epoch = position.epoch
 
     def rewind_to_epoch(self, epoch: int) -> None:
         """The run stands at the beginning of an epoch again."""

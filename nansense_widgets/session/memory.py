@@ -19,7 +19,7 @@ class MemoryEntry:
     Attributes:
         kind: `snapshot`: tensors of the last captured batch; `statistics`: counts and moments of a layer;
             `parameters`: of its parameters; `metrics`: series of the user's own metrics; `patches`: extreme
-            input patches; `run log`: a series of the run.
+            input patches; `run log`: a series of the run; `moment`: what a frozen moment is replayed from.
         name: of the layer or parameter.
         bytes: its size; of small Python objects an estimate.
     """

@@ -13,6 +13,7 @@ from nansense_widgets.history.cache import DEFAULT_CACHE_DIR, EpochCache
 from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
 from nansense_widgets.history.state import RunParts
 from nansense_widgets.run.target import checked_count
+from nansense_widgets.session.locking import LOCKED, refuse_jump, unless_locked
 from nansense_widgets.session.standing import Standing
 
 __all__ = ["Travel"]
@@ -59,6 +60,7 @@ class Travel(Standing):
         self.schedule.update(epochs=count)
         if not self._enabled:
             return iter(range(count))
+        self._run.check_loop()
         self._restorer = self._new_restorer(cache_dir, keep, every, start)
         return self._run.loop.epochs(count, self._restorer)
 
@@ -89,6 +91,8 @@ class Travel(Standing):
     def track(self, name: str, obj: Any) -> None:
         """Keep the state of another object with the run's: a GradScaler, an average of weights, a metric.
 
+        Works on a locked session too.
+
         Args:
             name: unique; a second object under it replaces the first.
             obj: anything with `state_dict()` and `load_state_dict(state)`.
@@ -105,6 +109,7 @@ class Travel(Standing):
                 raise TypeError(f"obj={obj!r} must have a method {method}()")
         self._tracked[name] = obj
 
+    @unless_locked(refuse_jump)
     def request_time_travel(self, epoch: int) -> None:
         """Go back to the beginning of an epoch: at once if training is paused, else at the next batch.
 
@@ -115,7 +120,7 @@ class Travel(Standing):
 
         Raises:
             TypeError: if it is no int.
-            TimeTravelError: if there is nothing to go back to, or it does not fit.
+            TimeTravelError: if there is nothing to go back to, or it does not fit; on a locked session.
         """
         target = checked_count("epoch", epoch)
         status = self.time_travel_status()
@@ -146,6 +151,10 @@ class Travel(Standing):
         word = self.status.word
         if word in ("closed", "disabled"):
             return f"this session is {word}"
+        if self._run.no_loop:
+            return self._run.no_loop
+        if self._locked:
+            return f"the session is {LOCKED}"
         if restorer is None:
             return "the loop does not go through session.epochs(): there is nothing to go back to"
         if self._run.ended or restorer.finished:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, Protocol, TypeVar
 
 __all__ = ["MOST_EPOCHS", "SMALL", "WHOLE_EPOCHS", "Epochs"]
@@ -64,6 +64,14 @@ class Epochs(Generic[B, Snapshot]):
                 old[key] = whole.pop(key).collapsed(name, *key)
             self._thin(old, phase)
         return bucket
+
+    def show(self, snapshots: Mapping[tuple[str, str, int], Snapshot]) -> None:
+        """Hold these in place of all: what they were of goes on elsewhere, or no more."""
+        with self._lock:
+            self._whole, self._old = {}, {}
+            for (name, phase, epoch), snapshot in snapshots.items():
+                self._whole.setdefault(name, {})
+                self._old.setdefault(name, {})[(phase, epoch)] = snapshot
 
     def newest(self, name: str) -> B | None:
         """The bucket that was begun last."""
