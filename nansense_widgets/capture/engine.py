@@ -244,14 +244,16 @@ class CaptureEngine:
         for output, axes in learned.axes.items():
             self._builder.choose_axes(output, axes)
 
-    def replay(self, position: BatchPosition, batch: Callable[[], None]) -> BatchSnapshot:
+    def replay(
+        self, position: BatchPosition, batch: Callable[[], None], layers: Sequence[str] | None = None
+    ) -> BatchSnapshot:
         """Run a batch and learn from it; what it looked like, which is not published.
 
-        Raises what the batch raises.
+        Of the watched layers, or of those that are given. Raises what the batch raises.
         """
         try:
             with torch._C.DisableTorchFunction():
-                capture = self._begin(position, True, None)
+                capture = self._begin(position, True, None, layers)
             batch()
             with torch._C.DisableTorchFunction():
                 if capture.trace is not None:
@@ -278,7 +280,9 @@ class CaptureEngine:
         """The run stands at the beginning of an epoch again."""
         self._traced_phases = {key for key in self._traced_phases if key[1] < epoch}
 
-    def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
+    def _begin(
+        self, position: BatchPosition, pauses: bool, fold: Fold | None, layers: Sequence[str] | None = None
+    ) -> BatchCapture:
         self._follow_modules()
         new = (position.phase, position.epoch) not in self._traced_phases
         names = {id(p): name for name, p in self.model.named_parameters()}
@@ -288,7 +292,7 @@ class CaptureEngine:
         capture = BatchCapture(
             self.model,
             self._builder,
-            self.watched,
+            self.watched if layers is None else tuple(layers),
             self.attention,
             self._optimizers,
             trace,

@@ -67,7 +67,8 @@ class Moment:
         modules: name to class of the model's modules.
         snapshot: of the batch, without activations and their gradients.
         checksums: layer to those of each call's outputs: of the activation and of its gradient.
-        updates: parameters whose update is their value after the batch minus that before it.
+        updates: parameters that have an update; where the snapshot has none of it, it is the value after the
+            batch minus that before it.
         stats: running statistics.
         run_log: series of the run.
         events: what happened in it.
@@ -227,20 +228,18 @@ def _without(moment: Moment, seed: BatchSeed) -> Moment:
         weight_gradients=_once(snapshot.weight_gradients, end["gradients"]),
         weight_updates=updates,
     )
-    derived = tuple(name for name in snapshot.weight_updates if name not in updates)
-    return replace(moment, snapshot=slim, checksums=checksums, updates=derived)
+    return replace(moment, snapshot=slim, checksums=checksums, updates=tuple(snapshot.weight_updates))
 
 
 def _with_updates(moment: Moment, seed: BatchSeed) -> Moment:
     start, end = seed.start["model"]["parameters"], seed.end["model"]["parameters"]
-    updates = dict(moment.snapshot.weight_updates)
+    kept, updates = moment.snapshot.weight_updates, {}
     for name in moment.updates:
-        change = _change(start[name], end[name])
-        if change is None:
+        update = kept[name] if name in kept else _change(start[name], end[name])
+        if update is None:
             raise ValueError(f"there is no update of {name}")
-        updates[name] = change
-    in_order = {name: updates[name] for name in moment.snapshot.weights if name in updates}
-    return replace(moment, snapshot=replace(moment.snapshot, weight_updates={**in_order, **updates}))
+        updates[name] = update
+    return replace(moment, snapshot=replace(moment.snapshot, weight_updates=updates))
 
 
 def _change(before: torch.Tensor | None, after: torch.Tensor | None) -> torch.Tensor | None:

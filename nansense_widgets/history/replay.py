@@ -52,9 +52,11 @@ class Replay:
         self._engine = engine
         self._function = function
         self._number = moment.snapshot.number
+        self.shows_all = False
+        """Whether layers are shown that are not watched."""
 
     def run(self) -> BatchSnapshot:
-        """The snapshot with the layers that are watched now.
+        """The snapshot with the layers that are watched now, or with all.
 
         The model has the state after the batch then; random generators and settings of torch are as before.
 
@@ -66,7 +68,8 @@ class Replay:
         before = {"random": take_random(), "grad": torch.is_grad_enabled()}
         try:
             restore_state(parts, self._seed.start)
-            found = self._engine.replay(self.moment.snapshot.position, self._batch)
+            layers = self._engine.architecture.nodes if self.shows_all else self._engine.watched
+            found = self._engine.replay(self.moment.snapshot.position, self._batch, tuple(layers))
         except (MomentError, _NoLossError):
             raise
         except Exception as error:
@@ -116,7 +119,7 @@ class Replay:
         frozen = self.moment.snapshot
         layers: dict[str, tuple[LayerCall, ...]] = {}
         differ: list[str] = []
-        added = [name for name in self._engine.watched if name not in frozen.watched]
+        added = [name for name in found.watched if name not in frozen.watched]
         missing = {**frozen.missing, **{name: why for name, why in found.missing.items() if name in added}}
         for name in self._engine.watched:
             if name in frozen.layers and name not in found.layers:

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar, cast
 
 from nansense_widgets.errors import SessionStateError, TimeTravelError
+from nansense_widgets.widgets.state import LOCKED
 
-__all__ = ["LOCKED", "no_names", "nothing", "refuse_instrument", "refuse_jump", "unless_locked"]
-
-LOCKED = "locked: many may be looking at this session, and nobody can steer or change it"
+__all__ = ["no_names", "nothing", "refuse_instrument", "refuse_jump", "unless_locked"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 

@@ -87,22 +87,21 @@ class Moments(Standing):
         `set_stats_scope`, `set_patch_layers`, `set_watch_performance`, `set_update_frequency`,
         `set_hyperparameter` and `freeze_moment` do nothing. `request_time_travel` raises `TimeTravelError`,
         registering an instrument `SessionStateError`. Statistics are collected of every layer; those of a
-        moment stay as they are. So set up what shall be seen, give the command to run, and lock then.
+        moment stay as they are. In the widgets, each page chooses for itself which layers it shows. So set up
+        what shall be seen, give the command to run, and lock then.
 
         All that can be read stays, and so do `request_snapshot` and what the loop and its script call:
         `batches`, `epochs`, `log`, `track`, `set_schedule`, `launch`, `park`, `wait`, `close`.
         """
         if not self._enabled or self._locked:
             return
-        if not self._run.no_loop:
-            self._stats.scope = StatsScope.ALL
         self._locked = True
+        if self._replay is None:
+            self._stats.scope = StatsScope.ALL
+        else:  # each page may choose what it shows
+            self._replay.shows_all = True
+            self._show_more()
         self._hub.redraw()
-
-    @property
-    def locked(self) -> bool:
-        """Whether `lock` was called."""
-        return self._locked
 
     # ------------------------------------------------------------ what is frozen, and shown again
 

@@ -199,6 +199,16 @@ class Standing:
         return self._run.notice or error or self._run.loop.jobs.error or moment or self._hub.painter.error
 
     @property
+    def locked(self) -> bool:
+        """Whether `lock` was called."""
+        return self._locked
+
+    @property
+    def no_loop(self) -> str:
+        """Why no loop can run here, of a session that shows a frozen moment; else empty."""
+        return self._run.no_loop
+
+    @property
     def status(self) -> RunStatus:
         """What the run is doing."""
         if not self._enabled:

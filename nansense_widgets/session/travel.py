@@ -13,8 +13,9 @@ from nansense_widgets.history.cache import DEFAULT_CACHE_DIR, EpochCache
 from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
 from nansense_widgets.history.state import RunParts
 from nansense_widgets.run.target import checked_count
-from nansense_widgets.session.locking import LOCKED, refuse_jump, unless_locked
+from nansense_widgets.session.locking import refuse_jump, unless_locked
 from nansense_widgets.session.standing import Standing
+from nansense_widgets.widgets.state import LOCKED
 
 __all__ = ["Travel"]
 

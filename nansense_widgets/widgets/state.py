@@ -7,7 +7,10 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 
-__all__ = ["position_payload", "session_state"]
+__all__ = ["LOCKED", "position_payload", "session_state"]
+
+
+LOCKED = "locked: many may be looking at this session, and nobody can steer or change it"
 
 
 def session_state(source: Source, last_action: str) -> protocol.State:
@@ -64,6 +67,8 @@ def session_state(source: Source, last_action: str) -> protocol.State:
             "seconds": snapshot.cost.seconds,
         },
         "notice": source.notice,
+        "locked": LOCKED if source.locked else "",
+        "no_loop": source.no_loop,
     }
 
 
