@@ -159,6 +159,9 @@ def read_moment(path: Path) -> tuple[Moment, BatchSeed]:
         raise MomentError(
             f"{path} has version {version!r} of a moment; this nansense_widgets reads version {VERSION}"
         )
+    for part in ("moment", "start", "end"):
+        if not isinstance(content.get(part), dict):
+            raise MomentError(f"{path} cannot be read: it has no part {part!r}")
     try:
         moment = unpack_records(content["moment"], Moment, _CLASSES, _SPECIAL)
         seed = BatchSeed(content["start"], content["end"], content["item"])
@@ -171,7 +174,7 @@ def problems(moment: Moment, seed: BatchSeed, model: nn.Module) -> list[str]:
     """Why a moment is not one of this model; empty if it is."""
     found: list[str] = []
     here = modules_of(model)
-    for name in moment.modules.keys() | here.keys():
+    for name in sorted(moment.modules.keys() | here.keys()):
         there, mine = moment.modules.get(name), here.get(name)
         if there != mine:
             said = f"a {there} there" if there else "not there"
@@ -179,7 +182,7 @@ def problems(moment: Moment, seed: BatchSeed, model: nn.Module) -> list[str]:
             found.append(f"module {name or '(the model)'} is {said} and {also} here")
     for state in (seed.start, seed.end):
         found += state_problems(RunParts(model), {**state, "optimizers": [], "schedulers": []}, foreign=True)
-    found = list(dict.fromkeys(sorted(found)))
+    found = list(dict.fromkeys(found))
     return found if len(found) <= 4 else [*found[:3], f"and {len(found) - 3} more"]
 
 

@@ -132,8 +132,8 @@ class Watching(Standing):
     ) -> None:
         """How much the running statistics keep by channel. What is not given stays as it is.
 
-        It holds for statistics that begin from now on, that is from the next phase or epoch of a layer. No-
-        op on a locked session.
+        It holds for statistics that begin from now on, that is from the next phase or epoch of a layer.
+        No-op on a locked session.
 
         Args:
             channel_limit: first channels of a layer that have a histogram and extreme patches of their own

@@ -1,4 +1,4 @@
-"""Small trainings that are made anew, from the same seeds, as often as wanted; and whether two are the same."""
+"""Small trainings made anew, from the same seeds, as often as wanted; and whether two show the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nansense_widgets.stats.rows import RowCounts
 
 F = nn.functional
 
-AT = {"phase": "train", "epoch": 1, "batch_idx": 2}
+AT: dict[str, Any] = {"phase": "train", "epoch": 1, "batch_idx": 2}
 
 
 class Program:
@@ -27,7 +27,8 @@ class Program:
     def model(self) -> nn.Module:
         return nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.Dropout(0.4),
-            nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2), nn.Linear(144, 5),
+            nn.Conv2d(8, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Dropout(0.2),
+            nn.Linear(144, 5),
         )  # fmt: skip
 
     def data(self) -> Iterable[Any]:
@@ -38,9 +39,6 @@ class Program:
 
     def optimizer(self, model: nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-
-    def started(self) -> Training:
-        return Training(self)
 
 
 class Training:
