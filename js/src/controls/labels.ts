@@ -49,10 +49,9 @@ export function allowed({ status, locked, no_loop }: Pick<State, "status" | "loc
   };
 }
 
-/** Why a command that the status would allow is not given; "" where it is. */
-export function barred({ locked, no_loop }: Pick<State, "locked" | "no_loop">): string {
-  const why = no_loop || locked;
-  return why && why[0]!.toUpperCase() + why.slice(1);
+/** A reason as the words of a tooltip. */
+export function capital(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 /** The sentence under the toolbar that explains a state the user did not choose; "" when there is none. */
@@ -70,7 +69,7 @@ export function bannerText(state: State | undefined, link: Link): string {
 }
 
 function sentence(text: string): string {
-  return `${text[0]!.toUpperCase()}${text.slice(1)}${text.endsWith(".") ? "" : "."}`;
+  return capital(text) + (text.endsWith(".") ? "" : ".");
 }
 
 export interface Bar {

@@ -10,7 +10,7 @@ import type { ActionName, State } from "../lib/protocol";
 import type { Root } from "../lib/root";
 import type { Actions } from "./actions";
 import { backPanel } from "./back";
-import { allowed, barred, pillOf } from "./labels";
+import { allowed, capital, pillOf } from "./labels";
 import { settingsPanel } from "./settings";
 import { untilPanel } from "./until";
 
@@ -99,7 +99,7 @@ export class Toolbar {
   update(state: State | undefined, link: Link): void {
     if (!state) return;
     const can = allowed(state, link);
-    const why = barred(state);
+    const why = capital(state.no_loop || state.locked);
     this.split.classList.toggle("off", !can.step);
     const back = link === "live" && state.travel.available;
     for (const button of [this.step, ...this.menuItems]) button.disabled = !can.step;
@@ -113,9 +113,9 @@ export class Toolbar {
     this.mark(this.step, stepping, "Step batch", "step_batch", why);
     this.mark(this.run, this.actions.queued("step_run"), "Run", "run", why);
     this.mark(this.stop, this.actions.queued("stop"), "Stop", "stop", why);
-    this.mark(this.refresh, this.actions.queued("request_snapshot"), "Refresh", "refresh", state.no_loop && why);
+    this.mark(this.refresh, this.actions.queued("request_snapshot"), "Refresh", "refresh", capital(state.no_loop));
     this.more.title = this.more.disabled && why ? why : "Step options";
-    this.gear.title = state.locked && this.gear.disabled ? why : "Settings";
+    this.gear.title = (this.gear.disabled && capital(state.locked)) || "Settings";
     this.drawPosition(state);
     this.drawPill(state, link);
     this.until.update(state);
