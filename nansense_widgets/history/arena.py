@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-__all__ = ["LARGE", "Arena", "Place"]
+__all__ = ["LARGE", "Arena", "Place", "bytes_of"]
 
 LARGE = 2**16
 """Bytes from which a tensor is kept by itself, and so is never copied."""
@@ -34,15 +34,13 @@ class Arena:
         return known
 
     def _put(self, tensor: torch.Tensor) -> Place:
-        plain = tensor.layout is torch.strided and not tensor.is_quantized and not tensor.is_nested
-        size = tensor.numel() * tensor.element_size() if plain else LARGE
-        if size >= LARGE:
+        raw = bytes_of(tensor) if tensor.numel() * tensor.element_size() < LARGE else None
+        if raw is None:
             self._large.append(tensor.detach())
             return [len(self._large) - 1]
-        flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+        size = len(raw)
         place: Place = [self._end, str(tensor.dtype).removeprefix("torch."), list(tensor.shape)]
         if size:
-            raw = flat.view(torch.uint8)
             rest = -size % _ALIGNED
             self._small += [raw, torch.zeros(rest, dtype=torch.uint8)] if rest else [raw]
             self._end += size + rest
@@ -74,6 +72,16 @@ class Arena:
         if first + length > len(block):
             raise ValueError("a tensor ends behind the block")
         return block[first : first + length].view(dtype).reshape(sizes)
+
+
+def bytes_of(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The values in the order of their indices, as uint8 of shape (bytes,); None without plain memory."""
+    if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
+        return None
+    flat = tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1)
+    if flat.stride() != (1,):  # of a single value it may be anything
+        flat = flat.clone(memory_format=torch.contiguous_format)
+    return flat.view(torch.uint8)
 
 
 def _whole(value: object) -> int:

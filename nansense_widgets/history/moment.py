@@ -27,6 +27,7 @@ from nansense_widgets.capture.snapshot import (
     ParameterOptimizer,
 )
 from nansense_widgets.errors import MomentError, TimeTravelError
+from nansense_widgets.history.arena import bytes_of
 from nansense_widgets.history.computing import Computing
 from nansense_widgets.history.files import read_file, write_file
 from nansense_widgets.history.records import Special, pack_records, unpack_records
@@ -187,17 +188,18 @@ def problems(moment: Moment, seed: BatchSeed, model: nn.Module) -> list[str]:
 
 
 def modules_of(model: nn.Module) -> dict[str, str]:
-    """Name to class of its modules."""
-    return {name: type(module).__name__ for name, module in model.named_modules()}
+    """Name to class of its modules; of a lazy one, that which it becomes in its first forward."""
+    classes = {name: type(module) for name, module in model.named_modules()}
+    return {name: (getattr(kind, "cls_to_become", None) or kind).__name__ for name, kind in classes.items()}
 
 
 def checksum(tensor: torch.Tensor | None) -> str:
     """Of dtype, shape and values, bit by bit; empty for None and for tensors without plain memory."""
-    bits = _bits(tensor)
-    if tensor is None or bits is None:
+    data = None if tensor is None else bytes_of(tensor)
+    if tensor is None or data is None:
         return ""
     digest = hashlib.sha256(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-    digest.update(cast("Any", bits.numpy()))  # an array is a buffer, which its types do not say
+    digest.update(cast("Any", data.numpy()))  # an array is a buffer, which its types do not say
     return digest.hexdigest()
 
 
@@ -267,14 +269,7 @@ def _once(
 
 def _same(tensor: torch.Tensor, other: torch.Tensor | None) -> bool:
     """Bit by bit; a NaN is the same as itself."""
-    bits, others = _bits(tensor), _bits(other)
-    if other is None or bits is None or others is None or tensor.dtype != other.dtype:
+    if other is None or tensor.dtype != other.dtype or tensor.shape != other.shape:
         return False
-    return tensor.shape == other.shape and torch.equal(bits, others)
-
-
-def _bits(tensor: torch.Tensor | None) -> torch.Tensor | None:
-    """The bytes of a tensor; None if it has no plain memory."""
-    if tensor is None or tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_nested:
-        return None
-    return tensor.detach().resolve_conj().resolve_neg().contiguous().reshape(-1).view(torch.uint8)
+    mine, others = bytes_of(tensor), bytes_of(other)
+    return mine is not None and others is not None and torch.equal(mine, others)

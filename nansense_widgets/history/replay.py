@@ -130,9 +130,8 @@ class Replay:
                 )
         for name, calls in frozen.layers.items():
             if name in found.layers:  # else it is not watched any more
-                checksums = self.moment.checksums[name]
-                layers[name] = _with_values(calls, found.layers[name], checksums)
-                if not _is_same(layers[name], checksums):
+                layers[name], same = _with_values(calls, found.layers[name], self.moment.checksums[name])
+                if not same:
                     differ.append(name)
         layers.update((name, found.layers[name]) for name in added if name in found.layers)
         notes = frozen.notes
@@ -160,23 +159,20 @@ Checksums = tuple[tuple[tuple[str, str], ...], ...]
 
 def _with_values(
     frozen: tuple[LayerCall, ...], found: tuple[LayerCall, ...], checksums: Checksums
-) -> tuple[LayerCall, ...]:
-    """The replay's calls; outputs that came out the same are described as they were."""
-    calls = []
+) -> tuple[tuple[LayerCall, ...], bool]:
+    """The replay's calls, and whether all came out the same; such outputs are described as they were."""
+    calls, same = [], len(found) == len(frozen)
     for at, call in enumerate(found):
         leaves = list(call.leaves)
-        if at < len(frozen) and len(frozen[at].leaves) == len(leaves):
-            for i, (leaf, before) in enumerate(zip(leaves, frozen[at].leaves, strict=True)):
-                if (checksum(leaf.activation), checksum(leaf.gradient)) == checksums[at][i]:
-                    leaves[i] = replace(before, activation=leaf.activation, gradient=leaf.gradient)
+        before = frozen[at].leaves if at < len(frozen) else ()
+        same = same and len(before) == len(leaves)
+        for i, (leaf, known) in enumerate(zip(leaves, before, strict=False)):
+            if (checksum(leaf.activation), checksum(leaf.gradient)) == checksums[at][i]:
+                leaves[i] = replace(known, activation=leaf.activation, gradient=leaf.gradient)
+            else:
+                same = False
         calls.append(LayerCall(call.call, tuple(leaves)))
-    return tuple(calls)
-
-
-def _is_same(calls: tuple[LayerCall, ...], checksums: Checksums) -> bool:
-    return checksums == tuple(
-        tuple((checksum(leaf.activation), checksum(leaf.gradient)) for leaf in call.leaves) for call in calls
-    )
+    return tuple(calls), same
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -20,7 +20,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
     failure = source.failure
     schedule = source.schedule
     progress = source.progress
-    goes_on = status.word in ("paused", "running")
+    goes_on = status.word in ("paused", "running") and not source.no_loop
     frequency = source.update_frequency
     travel = source.time_travel_status()
     return {

@@ -148,7 +148,8 @@ def differences(a: Any, b: Any, place: str = "") -> list[str]:
 
 
 def bits(tensor: torch.Tensor) -> bytes:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
+    copy = tensor.detach().clone(memory_format=torch.contiguous_format)
+    return copy.view(-1).view(torch.uint8).numpy().tobytes()
 
 
 def shown(session: Session) -> dict[str, Any]:

@@ -495,6 +495,21 @@ def test_batches_by_hand_need_their_item(tmp_path: Path) -> None:
     assert session.snapshot.activations["1"].shape == (4, 8)
 
 
+def test_lazy_layers_in_their_first_batch(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 3))
+    session = nansense_widgets.start(model)
+    session.watch("*")
+    session.detach()
+    session.freeze_moment(tmp_path / "a.moment", phase="train", epoch=0, batch_idx=0)
+    for x, y in session.batches([(torch.randn(4, 6), torch.randint(0, 3, (4,)))], phase="train"):
+        F.cross_entropy(model(x), y).backward()
+    fresh = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 3))
+    loaded = nansense_widgets.load_moment(
+        fresh, tmp_path / "a.moment", replay=lambda m, b: F.cross_entropy(m(b[0]), b[1])
+    )
+    assert differences(shown(session)["snapshot"], loaded.snapshot) == []
+
+
 def test_an_item_that_no_file_can_hold_is_named(tmp_path: Path) -> None:
     model = small_model()
     session = nansense_widgets.start(model)
