@@ -12,8 +12,9 @@ from typing import Any
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.history.computing import Computing
+from nansense_widgets.history.item import pack_item
 from nansense_widgets.history.moment import BatchSeed, Moment, write_moment
-from nansense_widgets.history.pack import UnstorableError, pack
+from nansense_widgets.history.pack import UnstorableError
 from nansense_widgets.history.state import RunParts, take_state
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
@@ -78,7 +79,7 @@ class MomentFreezer:
     def ended(self, position: BatchPosition) -> None:
         """Write the moment, if this was its batch."""
         begun, self._begun = self._begun, None
-        if begun is None:
+        if begun is None or begun.armed.position.key != position.key:  # an interrupt ended its batch early
             return
         try:
             snapshot = self._captured(position)
@@ -96,7 +97,7 @@ class MomentFreezer:
             )
         start = take_state(RunParts(self._engine.model))
         start["model"]["gradients"] = {}  # those of the batch before
-        return _Begun(armed, start, pack(item.value, "the loader's item"), Computing.now())
+        return _Begun(armed, start, pack_item(item.value), Computing.now())
 
     def _captured(self, position: BatchPosition) -> BatchSnapshot:
         snapshot = self._engine.snapshot

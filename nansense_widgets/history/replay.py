@@ -13,8 +13,8 @@ from torch import nn
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall
 from nansense_widgets.errors import MomentError
+from nansense_widgets.history.item import unpack_item
 from nansense_widgets.history.moment import BatchSeed, Moment, checksum
-from nansense_widgets.history.pack import unpack
 from nansense_widgets.history.random_state import take_random
 from nansense_widgets.history.state import RunParts, restore_state
 
@@ -90,7 +90,7 @@ class Replay:
 
     def _batch(self) -> None:
         device = next((p.device for p in self._engine.model.parameters()), torch.device("cpu"))
-        item = _moved(unpack(self._seed.item), device)
+        item = unpack_item(self._seed.item, device)
         learns = self._learns
         with self.moment.computing.applied(), torch.set_grad_enabled(learns):
             loss: Any = self._function(self._model, item)
@@ -173,17 +173,6 @@ def _with_values(
                 same = False
         calls.append(LayerCall(call.call, tuple(leaves)))
     return tuple(calls), same
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    """Tensors to where the model is, as a loop does it."""
-    if isinstance(value, torch.Tensor):
-        return value.to(device)
-    if isinstance(value, dict):
-        return type(value)((key, _moved(entry, device)) for key, entry in value.items())
-    if type(value) in (list, tuple):
-        return type(value)(_moved(entry, device) for entry in value)
-    return value
 
 
 def _size(value: Any) -> int:
