@@ -14,6 +14,7 @@ from nansense_widgets.capture.snapshot import (
 )
 from nansense_widgets.errors import (
     LoopClosed,
+    MomentError,
     NansenseError,
     SessionStateError,
     TimeTravelError,
@@ -33,7 +34,7 @@ from nansense_widgets.run.trail import Segment
 from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.session import Session
 from nansense_widgets.session.memory import MemoryEntry, MemoryReport
-from nansense_widgets.start import start
+from nansense_widgets.start import load_moment, start
 from nansense_widgets.stats.bins import histogram_edges
 from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
@@ -75,6 +76,7 @@ __all__ = [
     "MetricSeries",
     "MetricsSnapshot",
     "Mode",
+    "MomentError",
     "NansenseError",
     "ParameterInfo",
     "ParameterOptimizer",
@@ -103,5 +105,6 @@ __all__ = [
     "Way",
     "WeightContext",
     "histogram_edges",
+    "load_moment",
     "start",
 ]

@@ -5,7 +5,14 @@ Wrong arguments raise the built-in `ValueError` or `TypeError`; these here are f
 
 from __future__ import annotations
 
-__all__ = ["LoopClosed", "NansenseError", "SessionStateError", "TimeTravelError", "TimeTravelJump"]
+__all__ = [
+    "LoopClosed",
+    "MomentError",
+    "NansenseError",
+    "SessionStateError",
+    "TimeTravelError",
+    "TimeTravelJump",
+]
 
 
 class NansenseError(Exception):
@@ -18,6 +25,10 @@ class SessionStateError(NansenseError, RuntimeError):
 
 class TimeTravelError(NansenseError, RuntimeError):
     """A jump that cannot be made, or a file of a state that cannot be used; it says what is wrong."""
+
+
+class MomentError(NansenseError, RuntimeError):
+    """A file of a frozen moment that cannot be read or does not fit the model; it names the file."""
 
 
 class TimeTravelJump(BaseException):

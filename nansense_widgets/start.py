@@ -1,11 +1,13 @@
-"""`start`: checks what it is given, ends an earlier session in the same place, and makes the new one."""
+"""`start` and `load_moment`: check arguments, end an earlier session in the same place, make the new one."""
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
@@ -16,7 +18,7 @@ from nansense_widgets.run.kernel import running_cell
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session import Session
 
-__all__ = ["start"]
+__all__ = ["load_moment", "start"]
 
 _open: weakref.WeakValueDictionary[object, Session] = weakref.WeakValueDictionary()
 """Sessions that may still be open, by what a new one replaces them for: their model, their cell."""
@@ -80,6 +82,64 @@ def start(
     )
     if enabled:
         _replace_earlier(session, model)
+    return session
+
+
+def load_moment(
+    model: nn.Module,
+    path: Path | str,
+    *,
+    replay: Callable[[nn.Module, Any], torch.Tensor],
+    input_mean: MeanStd | Mapping[str, MeanStd] | None = None,
+    input_std: MeanStd | Mapping[str, MeanStd] | None = None,
+    input_transform: InputTransform | Mapping[str, InputTransform] | None = None,
+) -> Session:
+    """Show a moment that `Session.freeze_moment` wrote, to look around in it; nothing trains.
+
+    The session stands at a pause after the frozen batch and shows what was shown then, bit for bit:
+    statistics, galleries, curves, weights and optimizer state are in the file, activations and their
+    gradients come from one replay of the batch, from the parameters, buffers, modes and random state that it
+    began with. Where the replay gives other values, a note beside the cards says so. Step and Run do nothing.
+    `park()` keeps a script alive, `lock()` makes it a demo.
+
+    Args:
+        model: a fresh instance of the model that was frozen. It gets the parameters, buffers, gradients and
+            modes after the batch, and stays on its device. Random generators stay as they are.
+        path: of the file.
+        replay: the training step in miniature: given the model and the loader's item, on the model's device,
+            it returns the loss, e.g. `lambda m, batch: criterion(m(batch[0]), batch[1])`. Of a batch without
+            a backward, what it returns is not looked at. It is called here, and again when other layers are
+            watched.
+        input_mean: as for `start`.
+        input_std: as for `start`.
+        input_transform: as for `start`.
+
+    Returns:
+        The session. Any earlier one of the same model or cell is closed.
+
+    Raises:
+        TypeError, ValueError: for a wrong argument, naming it, or if `replay` gives no loss.
+        MomentError: if the file is not there, damaged, of another version or of another model, or the replay
+            fails. It names the file.
+    """
+    if not isinstance(model, nn.Module):
+        raise TypeError(f"model must be a torch.nn.Module, not {type(model).__name__}")
+    if not isinstance(path, (str, Path)):
+        raise TypeError(f"path={path!r} must be a path")
+    if not callable(replay):
+        raise TypeError(
+            f"replay={replay!r} must be a function of the model and a batch that returns the loss"
+        )
+    session = Session(
+        model,
+        schedule=Schedule(),
+        enabled=True,
+        optimizers=[],
+        schedulers=[],
+        inputs=InputConfig(input_mean, input_std, input_transform).checked_names(input_names(model)),
+    )
+    session._show_moment(Path(path), model, replay)  # noqa: SLF001  one entry point
+    _replace_earlier(session, model)
     return session
 
 

@@ -16,6 +16,7 @@ const state = {
   position: kind === "waiting" ? null : position, standing: "in", shown: kind === "waiting" ? null : position, pending: [],
   progress: { epoch_done: 137, epoch_total: 203, epoch_left_s: 12.4, run_done: 643, run_total: 2530, run_left_s: 341, batch_s: 0.18 },
   phases: { train: 203, val: 50 }, error: null, update_frequency: { unit: "epoch", n: 1, phase: null }, stats_scope: "watched", last_action: "session.step_batch()", cost: { layers: 3, bytes: 11.8e6, seconds: 0.41 },
+  locked: "", no_loop: "",
   notice: kind === "notice" ? "This kernel cannot hear clicks while a cell runs: start the loop with session.launch." : "",
 };
 if (kind === "before") { state.position = { phase: "val", epoch: 2, batch_idx: 0, batches: 50, epochs: 10 }; state.standing = "before"; state.shown = { ...position, batch_idx: 202 }; }

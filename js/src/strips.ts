@@ -11,7 +11,7 @@ export default widget([css], (root) => {
   const named = (): string[] => channel.get("layers") ?? [];
   return mountCards(root, pane, {
     kinds: [strips],
-    layers: () => (named().length ? named() : channel.get("watched") ?? []),
+    layers: () => (named().length ? named() : channel.layers),
     closable: named().length === 0,
     empty: h("div", { class: "empty" }, h("p", {}, "No layer is watched. Name some: ", h("code", {}, "session.watch(\"conv1\")"))),
   });

@@ -7,13 +7,17 @@ const state = { status: "paused", detail: "", position, shown: position } as Sta
 
 describe("what the controls allow", () => {
   it("follows the status", () => {
-    expect(allowed("paused", "live")).toEqual({ step: true, run: true, stop: false, refresh: true, settings: true });
-    expect(allowed("running", "live")).toMatchObject({ step: false, run: false, stop: true, refresh: true });
-    for (const status of ["waiting", "finished", "failed"] as const) expect(allowed(status, "live")).toMatchObject({ step: false, run: false, stop: false, refresh: false });
-    expect(allowed("closed", "live").settings).toBe(false);
+    const of = (status: State["status"], more: Partial<State> = {}) => allowed({ status, locked: "", no_loop: "", ...more }, "live");
+    expect(of("paused")).toEqual({ step: true, run: true, stop: false, refresh: true, settings: true });
+    expect(of("running")).toMatchObject({ step: false, run: false, stop: true, refresh: true });
+    for (const status of ["waiting", "finished", "failed"] as const) expect(of(status)).toMatchObject({ step: false, run: false, stop: false, refresh: false });
+    expect(of("closed").settings).toBe(false);
+    expect(of("paused", { locked: "locked" })).toEqual({ step: false, run: false, stop: false, refresh: true, settings: false });
+    expect(of("running", { locked: "locked" }).stop).toBe(false);
+    expect(of("paused", { no_loop: "a frozen moment" })).toEqual({ step: false, run: false, stop: false, refresh: false, settings: true });
   });
   it("is nothing without a kernel", () => {
-    for (const link of ["gone", "lost", "none"] as const) expect(Object.values(allowed("paused", link))).not.toContain(true);
+    for (const link of ["gone", "lost", "none"] as const) expect(Object.values(allowed({ status: "paused", locked: "", no_loop: "" }, link))).not.toContain(true);
   });
 });
 

@@ -133,6 +133,8 @@ class BatchCapture:
         optimizers: Sequence[Optimizer],
         trace: Trace | None,
         fold: Fold | None,
+        *,
+        whole_model: bool = False,
     ) -> None:
         self.trace = trace
         self._fold = fold
@@ -140,7 +142,7 @@ class BatchCapture:
         self._thread = threading.current_thread()
         self._watched = watched
         self._builder = builder
-        tensors = ModelTensors.chosen(model, watched, builder.architecture)
+        tensors = ModelTensors.chosen(model, watched, builder.architecture, whole=whole_model)
         self._weights_part = tensors.part
         budget = self._budget = Budget()
         self._parameters = ParameterWatch(tensors, optimizers, budget)

@@ -52,6 +52,12 @@ class ArchitectureBuilder:
                 self._chosen[output] = axes
             self._renew()
 
+    @property
+    def chosen_axes(self) -> dict[str, Axes]:
+        """The user's axes, by layer or output."""
+        with self._lock:
+            return dict(self._chosen)
+
     def _start(self, model: nn.Module) -> None:
         self.index = ModuleIndex.of(model)
         inputs = [input_name(self.index, name) for name in self.index.inputs]

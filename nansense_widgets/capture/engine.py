@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -24,7 +25,7 @@ from nansense_widgets.capture.trace import Trace
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["CaptureEngine", "RunRecorder", "Statistics"]
+__all__ = ["CaptureEngine", "Learned", "RunRecorder", "Statistics"]
 
 
 class Statistics(Protocol):
@@ -64,6 +65,19 @@ class RunRecorder(Protocol):
         """Another run begins."""
 
 
+@dataclass(frozen=True)
+class Learned:
+    """What an engine has learned over a run.
+
+    Attributes:
+        ops: scope, function, ordinal and name of each op.
+        axes: what the user said of the axes of layers or outputs.
+    """
+
+    ops: tuple[tuple[str, str, int, str], ...]
+    axes: Mapping[str, Axes]
+
+
 class CaptureEngine:
     """The batch observer of a session. `begin` and `end` run on the training thread and never raise.
 
@@ -100,6 +114,8 @@ class CaptureEngine:
         self._under_way: BatchCapture | FoldedBatch | None = None
         self._closed = False
         self._stats_error = ""
+        self.takes_whole_model = False
+        """Of the next batch: its snapshot is to hold all parameters, whatever is watched."""
 
     # ------------------------------------------------------------ what is watched (any thread)
 
@@ -216,6 +232,42 @@ class CaptureEngine:
         parameter: torch.Tensor = found
         return parameter
 
+    # ------------------------------------------------------------ a batch of another process
+
+    def learned(self) -> Learned:
+        """What cannot be learned anew from one batch: names of ops, and what the user said of axes."""
+        return Learned(tuple(self._builder.names.known()), self._builder.chosen_axes)
+
+    def adopt(self, learned: Learned) -> None:
+        """Go on from what was learned in another process."""
+        self._builder.names.adopt(learned.ops)
+        for output, axes in learned.axes.items():
+            self._builder.choose_axes(output, axes)
+
+    def replay(
+        self, position: BatchPosition, batch: Callable[[], None], layers: Sequence[str] | None = None
+    ) -> BatchSnapshot:
+        """Run a batch and learn from it; what it looked like, which is not published.
+
+        Of the watched layers, or of those that are given. Raises what the batch raises.
+        """
+        try:
+            with torch._C.DisableTorchFunction():
+                capture = self._begin(position, True, None, layers)
+            batch()
+            with torch._C.DisableTorchFunction():
+                if capture.trace is not None:
+                    self._builder.add(capture.trace)
+                return capture.finish(position, True, self._number, time.perf_counter())
+        finally:
+            self._take_down()
+
+    def show(self, snapshot: BatchSnapshot) -> None:
+        """Publish a snapshot that was put together elsewhere."""
+        self._number = snapshot.number + 1
+        self.snapshot = snapshot
+        self._on_snapshot(snapshot)
+
     def restart(self) -> None:
         """Another run begins."""
         self._traced_phases.clear()
@@ -228,14 +280,24 @@ class CaptureEngine:
         """The run stands at the beginning of an epoch again."""
         self._traced_phases = {key for key in self._traced_phases if key[1] < epoch}
 
-    def _begin(self, position: BatchPosition, pauses: bool, fold: Fold | None) -> BatchCapture:
+    def _begin(
+        self, position: BatchPosition, pauses: bool, fold: Fold | None, layers: Sequence[str] | None = None
+    ) -> BatchCapture:
         self._follow_modules()
         new = (position.phase, position.epoch) not in self._traced_phases
         names = {id(p): name for name, p in self.model.named_parameters()}
         trace = Trace(names) if pauses or new else None
         self._traced_phases.add((position.phase, position.epoch))
+        whole, self.takes_whole_model = self.takes_whole_model, False
         capture = BatchCapture(
-            self.model, self._builder, self.watched, self.attention, self._optimizers, trace, fold
+            self.model,
+            self._builder,
+            self.watched if layers is None else tuple(layers),
+            self.attention,
+            self._optimizers,
+            trace,
+            fold,
+            whole_model=whole,
         )
         self._under_way = capture
         capture.install()

@@ -39,8 +39,10 @@ class ModelTensors:
     part: str
 
     @staticmethod
-    def chosen(model: nn.Module, layers: Sequence[str], architecture: Architecture) -> ModelTensors:
-        """Those that a snapshot with these watched layers takes."""
+    def chosen(
+        model: nn.Module, layers: Sequence[str], architecture: Architecture, *, whole: bool = False
+    ) -> ModelTensors:
+        """Those that a snapshot with these watched layers takes; `whole`: all, and updates of all."""
         parameters, first = _named(model.named_parameters(remove_duplicate=False))
         buffers, first_buffers = _named(model.named_buffers(remove_duplicate=False))
         names: dict[str, list[str]] = {}
@@ -53,6 +55,8 @@ class ModelTensors:
             wanted.update(first.get(name, name) for name in of_layer)
             wanted.update(first_buffers.get(name, name) for name in its_buffers)
         watched = frozenset(wanted & parameters.keys())
+        if whole:
+            return ModelTensors(parameters, buffers, several, frozenset(parameters), "")
         if _size(parameters.values()) <= ALL_BYTES:
             if _size(buffers.values()) > ALL_BYTES:
                 buffers = {name: buffer for name, buffer in buffers.items() if name in wanted}

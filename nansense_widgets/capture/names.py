@@ -45,6 +45,18 @@ class OpNames:
         names = (numbered, _join(key.scope, key.op)) if key.ordinal == 0 else (numbered,)
         return tuple(name for name in names if name not in self._taken)
 
+    def known(self) -> list[tuple[str, str, int, str]]:
+        """Scope, function, ordinal and name of all ops that have one."""
+        return [(*key, name) for key, name in self._names.items()]
+
+    def adopt(self, known: Iterable[tuple[str, str, int, str]]) -> None:
+        """Give ops the names that they had in another process."""
+        for scope, op, ordinal, name in known:
+            key = OpKey(scope, op, ordinal)
+            self._taken.add(name)
+            self._names[key] = name
+            self._keys[name] = key
+
     def settle(self, counts: Mapping[tuple[str, str], int]) -> None:
         """Name what is new, given how many ops of each (scope, name) the longest call of a scope had."""
         for (scope, op), count in counts.items():

@@ -209,6 +209,14 @@ class RunControl:
             self._owes_pause = self._owes_pause or (epoch is not None and self._pauses_after_jump)
             return epoch
 
+    def stand(self) -> None:
+        """Paused, with no loop that could go on: a frozen moment, or one that was asked to run."""
+        with self._changed:
+            self._paused = True
+            self._pause_count += 1
+            self._changed.notify_all()
+        self._on_change()
+
     def close(self) -> None:
         """Let go of everything that waits; no pause any more."""
         with self._changed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -70,6 +70,12 @@ class EventLog:
         """The events so far."""
         with self._lock:
             return tuple(self._events)
+
+    def show(self, events: Iterable[Event], left_out: int) -> None:
+        """Hold the events of another run."""
+        with self._lock:
+            self._events = list(events)
+            self._left_out = left_out
 
     def drop(self, rewound: Callable[[BatchPosition], bool]) -> None:
         """Forget the events after batches that were rewound."""

@@ -18,7 +18,7 @@ from nansense_widgets.run.going_back import PhaseItems, Straight, Target
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.jobs import Jobs
 from nansense_widgets.run.mode import Mode
-from nansense_widgets.run.observer import BatchObserver, EpochSource
+from nansense_widgets.run.observer import BatchFreezer, BatchObserver, EpochSource
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Pace
 from nansense_widgets.run.schedule import Schedule
@@ -76,6 +76,8 @@ class BatchLoop:
         """Called after a batch that was complete, before a pause."""
         self.replays_to: Target | None = None
         """The batch that the run is to come to again, after it went back."""
+        self.freezer: BatchFreezer | None = None
+        """Told of both ends of each batch, if a moment is to be frozen."""
         self.owner: threading.Thread | None = None
         """The worker that runs the loop, if `Session.launch` started it."""
         self._broken_at: BatchPosition | None = None
@@ -217,6 +219,8 @@ class BatchLoop:
         self._on_change()
         pauses = self.control.stops_at(position, self.schedule.phase_order)
         self._captures = self._decide(position, pauses, new_epoch)
+        if self.freezer is not None and self.freezer.begins(position, item):
+            self._captures = True
         self._open = position
         try:
             self.observer.begin(position, captures=self._captures, pauses=pauses, item=item)
@@ -242,6 +246,8 @@ class BatchLoop:
             self.on_batch_end(position)
             if self._items is not None:
                 self._items.finished()
+        if self.freezer is not None:
+            self.freezer.ended(position)
         self._do_jobs()
         self.standing = "after"
         self._on_change()
@@ -294,6 +300,12 @@ class BatchLoop:
         """The loop died: close an open batch without pausing (its generator may never be resumed)."""
         if self._open is not None:
             self.end(complete=False)
+
+    def stand_after(self, position: BatchPosition) -> None:
+        """A moment is shown: it stands after this batch, and no other will come."""
+        self.position = self.last = position
+        self.standing = "after"
+        self._epoch = position.epoch
 
     def rewind_to_epoch(self, epoch: int) -> None:
         """The run stands at the beginning of an epoch again."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["BatchObserver", "Blind", "EpochSource"]
+__all__ = ["BatchFreezer", "BatchObserver", "Blind", "EpochSource"]
 
 
 class BatchObserver(Protocol):
@@ -30,6 +30,16 @@ class BatchObserver(Protocol):
 
     def rest(self) -> None:
         """The loop is over; another one may come."""
+
+
+class BatchFreezer(Protocol):
+    """Keeps all of one batch; called on the training thread. What it raises is its own to report."""
+
+    def begins(self, position: BatchPosition, item: LoaderItem | None) -> bool:
+        """A batch is about to begin; whether it is the one to be kept, and so has to be captured."""
+
+    def ended(self, position: BatchPosition) -> None:
+        """It is over, and its values are in the statistics."""
 
 
 class EpochSource(Protocol):

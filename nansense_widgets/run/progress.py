@@ -55,6 +55,15 @@ class Pace:
         self.count(time.perf_counter() - self._began)
         self._began = None
 
+    @property
+    def batch_s(self) -> float | None:
+        """Seconds a batch; None before the second."""
+        return self._average
+
+    def show(self, batch_s: float | None) -> None:
+        """Begin from another run's pace."""
+        self._average = batch_s
+
     def count(self, took: float) -> None:
         """Count a batch that took so many seconds."""
         share = max(0.05, 1 / max(1, self._batches))

@@ -52,8 +52,11 @@ class Run:
         self._on_change = on_change
         self._worker: Worker | None = None
         self._launching = threading.Lock()
+        self._parked = False
         self._finished = False
         self._why_closed = ""
+        self.no_loop = ""
+        """Why no loop can ever run here (a frozen moment is only looked at), else empty."""
 
     @property
     def status(self) -> RunStatus:
@@ -62,6 +65,8 @@ class Run:
             return RunStatus("closed", self._why_closed)
         if self.failure is not None:
             return RunStatus("failed", f"{self.failure.type}: {self.failure.message}")
+        if self.no_loop:
+            return RunStatus("paused", self.no_loop)
         if self.control.paused:
             return RunStatus("paused")
         if self._finished:
@@ -88,6 +93,7 @@ class Run:
         A cell may hold the whole loop or one epoch of it, so a cell after the first goes on with the same
         run, unless it asks for what has been done already.
         """
+        self.check_loop()
         self.control.in_kernel = self._foreground.in_kernel
         if self._worker is not None and self._worker.thread is threading.current_thread():
             self.loop.poll = None
@@ -104,8 +110,40 @@ class Run:
 
     def launch(self, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Start a worker thread that runs the loop."""
+        self.check_loop()
         with self._launching:
             self._launch(loop, args, kwargs)
+
+    def park(self) -> None:
+        """Stay paused until the run is closed: on this thread, or off a kernel's main thread, in a worker."""
+        with self._launching:
+            if self._parked:
+                return
+            if (self._worker is not None and self._worker.alive) or self.loop.is_inside_batch:
+                raise SessionStateError("a loop of this session has not ended yet: it holds the model itself")
+            if self.control.closed:
+                return
+            self._parked = True
+            if self._foreground.in_kernel and threading.current_thread() is threading.main_thread():
+                self._launch(self._stay, (), {})
+                return
+        self._stay()
+
+    def _stay(self) -> None:
+        self.control.in_kernel = True  # however long it takes, somebody may come
+        try:
+            while not self.control.closed:
+                self.control.pause(None, lambda: None, work=self.loop.jobs.between)
+        finally:
+            self._parked = False
+            self.loop.jobs.leave()
+            if self.no_loop and not self.control.closed:  # interrupted: it stands there still
+                self.control.stand()
+
+    def check_loop(self) -> None:
+        """Raise `SessionStateError` where no loop can run."""
+        if self.no_loop:
+            raise SessionStateError(f"this session shows {self.no_loop}: start a session to train")
 
     def _launch(self, loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._worker is not None and self._worker.alive:

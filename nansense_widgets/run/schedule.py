@@ -5,13 +5,27 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["Schedule"]
+__all__ = ["Schedule", "ScheduleState"]
 
 
 NO_EPOCH = sys.maxsize
+
+
+@dataclass(frozen=True)
+class ScheduleState:
+    """What is known of a schedule after a batch: enough to show it, not to count on from it."""
+
+    epochs: int | None
+    declared: bool
+    counts: Mapping[str, int | None]
+    position: BatchPosition | None
+    done: int
+    epoch_done: int
+    first_epoch: int
 
 
 class Schedule:
@@ -108,6 +122,27 @@ class Schedule:
             if checked is not None:
                 self._declared = True
                 self._counts = dict(checked)
+
+    def state(self) -> ScheduleState:
+        """All of it that is shown, as it is now."""
+        with self._lock:
+            return ScheduleState(
+                self._epochs,
+                self._declared,
+                dict(self._counts),
+                self._position,
+                self._done,
+                self._epoch_done,
+                self._first_epoch,
+            )
+
+    def show(self, state: ScheduleState) -> None:
+        """Stand where another schedule stood."""
+        with self._lock:
+            self._epochs, self._declared = state.epochs, state.declared
+            self._counts, self._position = dict(state.counts), state.position
+            self._done, self._epoch_done = state.done, state.epoch_done
+            self._first_epoch = state.first_epoch
 
     def expect(self, phase: str, count: int) -> None:
         """Learn the length of a lazy phase beforehand, from `len(loader)`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
+from nansense_widgets.session.locking import refuse_instrument, unless_locked
 from nansense_widgets.session.standing import Standing, several_layers
 from nansense_widgets.stats.instruments.registry import Instrument, Kind, Reduce, checked_metric, checked_name
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
@@ -17,6 +18,7 @@ Function = TypeVar("Function", bound=Callable[[Any], Any])
 class Instrumenting(Standing):
     """Functions that the session evaluates for each layer that statistics are collected of."""
 
+    @unless_locked(refuse_instrument)
     def watch_metric(
         self, name: str, *, on: Literal["batch", "epoch"] = "batch", reduce: Reduce | None = None
     ) -> Callable[[Function], Function]:
@@ -50,10 +52,11 @@ class Instrumenting(Standing):
         Raises:
             TypeError, ValueError: for a wrong argument, naming it; for the name of an instrument of another
                 kind.
-            SessionStateError: if the session is closed.
+            SessionStateError: if the session is closed or locked.
         """
         return self._registrar(name, "metric", checked_metric(on, reduce))
 
+    @unless_locked(refuse_instrument)
     def watch_layer_tensor(self, name: str) -> Callable[[Function], Function]:
         """Register a tensor of each layer, of the shape of its activation: one more strip on its card.
 
@@ -64,6 +67,7 @@ class Instrumenting(Standing):
         """
         return self._registrar(name, "layer tensor", None)
 
+    @unless_locked(refuse_instrument)
     def watch_weight_tensor(self, name: str) -> Callable[[Function], Function]:
         """Register a tensor of each parameter, of its shape; it is called with a `WeightContext`.
 

@@ -9,6 +9,7 @@ import torch
 
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.hyperparameters import Change, Hyperparameter, hyperparameters, labels
+from nansense_widgets.session.locking import nothing, unless_locked
 from nansense_widgets.session.standing import Standing
 from nansense_widgets.stats.runlog import RunLogSnapshot
 
@@ -23,7 +24,7 @@ class Logging(Standing):
 
         The point belongs to the batch that is open; between batches, to the last one. A second value of the
         same name in a batch takes the place of the first. From any thread; values on an accelerator are
-        fetched later, so that nothing waits.
+        fetched later, so that nothing waits. Works on a locked session too.
 
         Args:
             name: names the curve, e.g. `"accuracy"`; each phase has a line of its own.
@@ -54,8 +55,11 @@ class Logging(Standing):
     @property
     def hyperparameters(self) -> list[Hyperparameter]:
         """Numeric settings of the session's optimizers as they are now, group by group."""
+        if self._replay is not None:
+            return list(self._settings)
         return hyperparameters(self._capture.optimizers) if self._capture is not None else []
 
+    @unless_locked(nothing)
     def set_hyperparameter(
         self, name: str, value: float, *, optimizer: int | None = None, group: int | None = None
     ) -> None:
@@ -63,7 +67,8 @@ class Logging(Standing):
 
         It is changed between two batches: at once while training is paused or no loop goes on, else before
         the next batch. The change is an event of the run. A scheduler that computes the learning rate anew at
-        each step of its own does so still: it may overwrite the change or go on from it.
+        each step of its own does so still: it may overwrite the change or go on from it. No-op on a locked
+        session.
 
         Args:
             name: as in the optimizer's parameter groups, e.g. `"lr"`; of a pair, `"betas[0]"`.
@@ -73,11 +78,12 @@ class Logging(Standing):
 
         Raises:
             TypeError, ValueError: if there is no such setting, or the value is out of its range.
-            SessionStateError: if the session is closed.
+            SessionStateError: if the session is closed, or shows a frozen moment.
         """
         if self._capture is None:
             return
         self._check_open()
+        self._run.check_loop()
         optimizers = self._capture.optimizers
         change = Change.checked(optimizers, name, value, optimizer, group)
         self._run.loop.jobs.submit("set_hyperparameter", lambda: self._change(change))

@@ -20,7 +20,7 @@ class MemoryEntry:
         kind: `snapshot`: tensors of the last captured batch; `statistics`: counts and moments of a layer;
             `parameters`: of its parameters; `metrics`: series of the user's own metrics; `patches`: extreme
             input patches; `run log`: a series of the run; `history`: states and items to go back to;
-            `branches`: series of futures that were left.
+            `branches`: series of futures that were left; `moment`: what a frozen moment is replayed from.
         name: of the layer or parameter, or of what it is.
         bytes: its size; of small Python objects an estimate.
     """

@@ -18,6 +18,7 @@ from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_count, checked_target
 from nansense_widgets.run.trail import Segment
+from nansense_widgets.session.locking import nothing, refuse_jump, unless_locked
 from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.memory import MemoryEntry
 from nansense_widgets.session.travel import Travel
@@ -41,10 +42,12 @@ class Rewinding(Travel, Logging):
     _parted: str
     _spending: Spending
 
+    @unless_locked(refuse_jump)
     def step_back(self, n: int = 1) -> None:
         """Go back `n` batches: training stands after that batch again, which is computed anew and shown.
 
-        See `rewind`. From the first batch of the run it goes to the beginning, before that batch.
+        See `rewind`. From the first batch of the run it goes to the beginning, before that batch. A locked
+        session refuses.
 
         Args:
             n: at least 1.
@@ -59,9 +62,10 @@ class Rewinding(Travel, Logging):
         self._check_open()
         target = self._before(count)
         if target is None:
-            raise TimeTravelError(f"n={n!r}: the run stands at its beginning")
+            raise TimeTravelError(f"n={n!r}: {self._no_way()}")
         self._go_back(target, f"n={n!r}")
 
+    @unless_locked(refuse_jump)
     def rewind(self, *, phase: str, epoch: int, batch_idx: int) -> None:
         """Go back to a batch: training stands after it again, as it did, and shows it.
 
@@ -70,7 +74,8 @@ class Rewinding(Travel, Logging):
         coming again. Further back, the state of an epoch is restored (`restore_point`), and the run goes
         from there up to the batch, as with `step_until_position`: `stop` ends it where it is. Changes of
         hyperparameters that were made on the way are made again. What came after the batch is dropped from
-        statistics and curves; if the run then goes another way, it stays as a branch.
+        statistics and curves; if the run then goes another way, it stays as a branch. A locked
+        session refuses.
 
         Args:
             phase: its name.
@@ -96,7 +101,7 @@ class Rewinding(Travel, Logging):
     def way_back(self, n: int = 1) -> Way:
         """What `step_back(n)` would do now; that there is no way is no error here."""
         target = self._before(_checked_steps(n)) if self._enabled else None
-        return Way("", "the run stands at its beginning") if target is None else self._way_back(target)
+        return Way("", self._no_way()) if target is None else self._way_back(target)
 
     def way_to(self, *, phase: str, epoch: int, batch_idx: int) -> Way:
         """What would happen if the run were sent to a batch, from where it stands now.
@@ -123,11 +128,12 @@ class Rewinding(Travel, Logging):
             return Way("", f"it has not been, and the run is {self.status.word}")
         return Way("step_until_position", "runs on to it, and pauses after it")
 
+    @unless_locked(nothing)
     def set_history(self, *, budget: int | str) -> None:
         """How much memory the states and items for going back by batches may take.
 
         By default a fiftieth of the machine's memory, at most 512 MiB. States thin out with age. Nothing is
-        kept of detached batches, nor of loops that go through `session.batch`.
+        kept of detached batches, nor of loops that go through `session.batch`. Locked, it does nothing.
 
         Args:
             budget: bytes, or with a unit, such as `"1 GB"` or `"256 MiB"`; 0 keeps nothing.
@@ -182,6 +188,9 @@ class Rewinding(Travel, Logging):
         items = self._run.loop.items
         return items if isinstance(items, Tape) else None
 
+    def _no_way(self) -> str:
+        return self.no_loop or "the run stands at its beginning"
+
     def _before(self, count: int) -> Target | None:
         """The batch so many before the last one; None at the beginning of the run."""
         loop = self._run.loop
@@ -201,7 +210,7 @@ class Rewinding(Travel, Logging):
             self._run.control.rewind(target)
             return
         self._restorer.check(way.from_epoch)
-        self._replay = target
+        self._replay_to = target
         self._run.control.jump_and_replay(way.from_epoch, target)
 
     def _way_back(self, target: Target) -> Way:
@@ -256,7 +265,7 @@ class Rewinding(Travel, Logging):
     def _forget_run(self) -> None:
         self._changes, self._due, self._undone = [], [], []
         self._changes_at = {}
-        self._replay = None
+        self._replay_to = None
         self._parted = ""
         self._branches.clear()
 
@@ -265,7 +274,7 @@ class Rewinding(Travel, Logging):
         self._changes_at.setdefault(epoch, len(self._changes))
 
     def _rewound(self, epoch: int) -> None:
-        target, self._replay = self._replay, None
+        target, self._replay_to = self._replay_to, None
         made = self._changes_at.get(epoch, 0)
         self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
         self._run.loop.replays_to = target

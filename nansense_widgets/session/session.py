@@ -13,6 +13,7 @@ from nansense_widgets.run.observer import Blind
 from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.instruments import Instrumenting
+from nansense_widgets.session.moments import Moments
 from nansense_widgets.session.rewinding import Rewinding
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
@@ -25,7 +26,7 @@ from nansense_widgets.widgets.hub import Hub
 __all__ = ["Session"]
 
 
-class Session(Training, Rewinding, Steering, Instrumenting, Views):
+class Session(Training, Rewinding, Moments, Steering, Instrumenting, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
@@ -54,6 +55,10 @@ class Session(Training, Rewinding, Steering, Instrumenting, Views):
         self._tracked = {}
         self._restorer = None
         self._branches = Branches()
+        self._locked = False
+        self._freezer = None
+        self._replay = None
+        self._settings = []
         self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (

@@ -10,10 +10,13 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.errors import SessionStateError
+from nansense_widgets.history.freezer import MomentFreezer
+from nansense_widgets.history.replay import Replay
 from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
+from nansense_widgets.run.hyperparameters import Hyperparameter
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.progress import Progress
@@ -63,6 +66,13 @@ class Standing:
     _restorer: TrainingRestorer | None
     """Of the last loop over epochs."""
     _branches: Branches
+    _locked: bool
+    _freezer: MomentFreezer | None
+    """None until a moment is to be frozen."""
+    _replay: Replay | None
+    """Of the moment that is shown, if one is."""
+    _settings: list[Hyperparameter]
+    """Those of a moment."""
 
     @property
     def inputs(self) -> InputConfig:
@@ -128,6 +138,8 @@ class Standing:
         yield from snapshot_entries(self.snapshot)
         for size in itertools.chain(self._stats.sizes(), self._log.sizes()):
             yield MemoryEntry(*size)
+        states = {} if self._replay is None else self._replay.nbytes
+        yield from (MemoryEntry("moment", name, of) for name, of in states.items())
 
     @property
     def live_position(self) -> BatchPosition | None:
@@ -170,8 +182,9 @@ class Standing:
 
     @property
     def pending(self) -> list[str]:
-        """Commands that still wait: `stop`, `refresh`, `set_hyperparameter`."""
-        return [*self._run.control.pending, *self._run.loop.jobs.waiting]
+        """Commands that still wait: `stop`, `refresh`, `set_hyperparameter`, `freeze_moment`."""
+        frozen = ["freeze_moment"] if self._freezer is not None and self._freezer.waits else []
+        return [*self._run.control.pending, *self._run.loop.jobs.waiting, *frozen]
 
     @property
     def failure(self) -> LoopFailure | None:
@@ -185,9 +198,20 @@ class Standing:
 
     @property
     def notice(self) -> str:
-        """A sentence about this kernel, or about a capture or picture that failed; else empty."""
+        """A sentence about this kernel, or about a capture, picture or moment that failed; else empty."""
         error = self._capture.error if self._capture is not None else ""
-        return self._run.notice or error or self._run.loop.jobs.error or self._hub.painter.error
+        moment = self._freezer.note if self._freezer is not None else ""
+        return self._run.notice or error or self._run.loop.jobs.error or moment or self._hub.painter.error
+
+    @property
+    def locked(self) -> bool:
+        """Whether `lock` was called."""
+        return self._locked
+
+    @property
+    def no_loop(self) -> str:
+        """Why no loop can run here, of a session that shows a frozen moment; else empty."""
+        return self._run.no_loop
 
     @property
     def status(self) -> RunStatus:
@@ -239,6 +263,12 @@ class Standing:
         if self._capture is None:
             return Architecture(model=self._model_name, nodes={}, edges=frozenset())
         return self._capture.architecture
+
+    def _show_more(self) -> None:
+        """Other layers are watched: those of a moment come from another replay of its batch."""
+        replay, capture = self._replay, self._capture
+        if replay is not None and capture is not None:
+            self._run.loop.jobs.submit("watch", lambda: capture.show(replay.run()))
 
     def _check_open(self) -> None:
         if self._run.control.closed:

@@ -63,7 +63,8 @@ class Training(Standing):
         Args:
             phase: as for `batches`.
             epoch: as for `batches`.
-            item: the batch as the loader gave it: the labels of the samples in it are shown beside them.
+            item: the batch as the loader gave it: the labels of the samples in it are shown beside them, and
+                `freeze_moment` needs it.
 
         Raises:
             ValueError, TypeError, SessionStateError: as for `batches`.
@@ -75,7 +76,7 @@ class Training(Standing):
         return self._run.loop.batch(phase, epoch, None if item is None else LoaderItem(item))
 
     def set_schedule(self, *, epochs: int | None = None, phases: Mapping[str, int] | None = None) -> None:
-        """Declare the schedule anew while it runs; batch counters are kept.
+        """Declare the schedule anew while it runs; batch counters are kept. Works on a locked session too.
 
         Args:
             epochs: epochs of the whole run; None leaves them as they are.
@@ -92,11 +93,12 @@ class Training(Standing):
         """Run `loop(*args, **kwargs)` in a worker thread; a call or a decorator. Returns `loop` itself.
 
         The worker computes with the grad mode, default device and CUDA device of the calling thread. A
-        loop that has ended may be followed by another one.
+        loop that has ended may be followed by another one. Works on a locked session too.
 
         Raises:
             TypeError: if `loop` cannot be called.
-            SessionStateError: if a loop of this session still runs, or the session is closed.
+            SessionStateError: if a loop of this session still runs, or the session is closed or shows a
+                frozen moment.
         """
         if not callable(loop):
             raise TypeError(f"loop={loop!r} must be a function that runs the training loop")
@@ -130,7 +132,8 @@ class Training(Standing):
         """End the session: a launched loop ends at its next batch, any other goes on unwatched.
 
         Waits for a launched loop, 10 seconds at most; the loop ends by a `LoopClosed`. Hooks are gone
-        afterwards; the widgets keep the last captured state and say that it is closed.
+        afterwards; the widgets keep the last captured state and say that it is closed. Works on a locked
+        session too.
         """
         self._close("closed by session.close()")
 
@@ -138,6 +141,9 @@ class Training(Standing):
         if self._capture is None or not self._run.close(why):
             return
         self._capture.close()
+        self._replay = None
+        if self._freezer is not None:
+            self._freezer.closed()
         if self._restorer is not None:
             self._restorer.cache.flush(STATES_WAIT_S)
             self._restorer.cache.release()

@@ -15,7 +15,9 @@ from nansense_widgets.history.state import RunParts
 from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_count
+from nansense_widgets.session.locking import refuse_jump, unless_locked
 from nansense_widgets.session.standing import Standing
+from nansense_widgets.widgets.state import LOCKED
 
 __all__ = ["Travel"]
 
@@ -23,7 +25,7 @@ __all__ = ["Travel"]
 class Travel(Standing):
     """Epochs of a loop whose states are kept, and jumps to them."""
 
-    _replay: Target | None
+    _replay_to: Target | None
     """The batch that a jump is to come to again."""
 
     def epochs(
@@ -64,6 +66,7 @@ class Travel(Standing):
         self.schedule.update(epochs=count)
         if not self._enabled:
             return iter(range(count))
+        self._run.check_loop()
         self._restorer = self._new_restorer(cache_dir, keep, every, start)
         return self._run.loop.epochs(count, self._restorer)
 
@@ -94,6 +97,8 @@ class Travel(Standing):
     def track(self, name: str, obj: Any) -> None:
         """Keep the state of another object with the run's: a GradScaler, an average of weights, a metric.
 
+        Works on a locked session too.
+
         Args:
             name: unique; a second object under it replaces the first.
             obj: anything with `state_dict()` and `load_state_dict(state)`.
@@ -110,6 +115,7 @@ class Travel(Standing):
                 raise TypeError(f"obj={obj!r} must have a method {method}()")
         self._tracked[name] = obj
 
+    @unless_locked(refuse_jump)
     def request_time_travel(self, epoch: int) -> None:
         """Go back to the beginning of an epoch: at once if training is paused, else at the next batch.
 
@@ -120,7 +126,7 @@ class Travel(Standing):
 
         Raises:
             TypeError: if it is no int.
-            TimeTravelError: if there is nothing to go back to, or it does not fit.
+            TimeTravelError: if there is nothing to go back to, or it does not fit; on a locked session.
         """
         target = checked_count("epoch", epoch)
         status = self.time_travel_status()
@@ -130,7 +136,7 @@ class Travel(Standing):
             known = ", ".join(map(str, status.cached_epochs))
             raise TimeTravelError(f"epoch={epoch!r} has no kept state; those are of epochs {known}")
         self._restorer.check(target)
-        self._replay = None
+        self._replay_to = None
         self._run.control.jump(target)
 
     def time_travel_status(self) -> TimeTravelStatus:
@@ -185,6 +191,10 @@ class Travel(Standing):
         word = self.status.word
         if word in ("closed", "disabled"):
             return f"this session is {word}"
+        if self._run.no_loop:
+            return self._run.no_loop
+        if self._locked:
+            return f"the session is {LOCKED}"
         if restorer is None:
             return "the loop does not go through session.epochs(): there is nothing to go back to"
         if self._run.ended or restorer.finished:

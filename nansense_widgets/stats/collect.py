@@ -17,6 +17,7 @@ from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket
 from nansense_widgets.stats.epochs import Epochs, EpochsMark
 from nansense_widgets.stats.fold import BatchFold
+from nansense_widgets.stats.frozen import FrozenStats
 from nansense_widgets.stats.instruments.instruments import Instruments
 from nansense_widgets.stats.instruments.live import ModelParts
 from nansense_widgets.stats.patches import PatchCollector
@@ -118,6 +119,21 @@ class StatsCollector:
                 with suppress(AttributeError):  # the model has lost it
                     found[name] = parameter(name)
         return found
+
+    def frozen(self, batches: Callable[[str], int | None]) -> FrozenStats:
+        """All that is collected and set, as it is now; `batches`: of a phase in an epoch, if known."""
+        registry = self.instruments.registry
+        metrics = self.instruments.snapshot(None, batches)
+        return FrozenStats(self.snapshot(), metrics, registry.kinds, registry.errors, self.performance)
+
+    def show(self, frozen: FrozenStats) -> None:
+        """Hold what another run collected; nothing is added to it."""
+        self.scope = StatsScope.NONE
+        self.performance = frozen.performance
+        self._owned = dict(frozen.watch.owned)
+        self._layers.show(frozen.watch.stats)
+        self._parameters.show(frozen.watch.parameters)
+        self.instruments.show(frozen.metrics, frozen.instruments, frozen.errors)
 
     def restart(self) -> None:
         """Another run begins: its epochs are not those of the last one."""

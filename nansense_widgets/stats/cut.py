@@ -15,7 +15,7 @@ from nansense_widgets.stats.ranking import Winner
 from nansense_widgets.stats.responses import Responses
 from nansense_widgets.stats.samples import PLACES, Ledger, compact, sample_of, shrunk
 
-__all__ = ["Chosen", "Cutter", "Cutting", "Source"]
+__all__ = ["Chosen", "Cutter", "Cutting", "Source", "field_at"]
 
 Chosen = tuple[str, int, Winner]
 """`pixel` or `average`; 1: among the largest, -1: among the smallest; which response."""
@@ -130,24 +130,8 @@ class Cutter:
         return tuple(reversed(position))
 
     def _field(self, position: tuple[int, ...], sample: Sample, *, whole: bool) -> ReceptiveField:
-        sizes = sample.shape if self._kind == "tokens" else sample.shape[1:]
-        everything = tuple((0, size) for size in sizes)
-        why = ""
-        if not whole and self._fields.shape is None:
-            why = "the model's forward has not been traced yet"
-        elif not whole and self._fields.places != self._places:
-            why = "the traced batch had another size"
-        elif not whole:
-            try:
-                fields = self._fields.at(position)
-            except Exception as error:
-                fields, why = (), f"{type(error).__name__}: {error}"
-            for field in fields:
-                if field.input == self._input and len(field.box) == len(sizes):
-                    if self._fields.sizes(self._input) == tuple(sizes):
-                        return field
-                    why = "the traced batch had another size"
-        return ReceptiveField(self._input, everything, everything, why)
+        fields = None if whole else self._fields
+        return field_at(position, sample, self._places, fields, self._input, self._kind)
 
     def _crop(
         self,
@@ -170,6 +154,44 @@ class Cutter:
             small, pool = shrunk(values)
             crops[key] = (ledger.enter(compact(small, exact=pool == 1)), pool)
         return crops[key]
+
+
+def field_at(
+    position: tuple[int, ...],
+    sample: Sample,
+    places: tuple[int, ...],
+    fields: ReceptiveFields | None,
+    name: str,
+    kind: InputKind,
+) -> ReceptiveField:
+    """The part of a sample that a unit of a layer looks at.
+
+    Args:
+        position: of the unit, in the axes of the layer's output behind batch and channel.
+        sample: of the input `name`, which is of this `kind`.
+        places: sizes of those axes.
+        fields: of the call of the layer; None: all of the sample is meant.
+        name: of the input.
+        kind: of the input.
+    """
+    sizes = sample.shape if kind == "tokens" else sample.shape[1:]
+    everything = tuple((0, size) for size in sizes)
+    why = ""
+    if fields is not None and fields.shape is None:
+        why = "the model's forward has not been traced yet"
+    elif fields is not None and fields.places != places:
+        why = "the traced batch had another size"
+    elif fields is not None:
+        try:
+            found = fields.at(position)
+        except Exception as error:
+            found, why = (), f"{type(error).__name__}: {error}"
+        for field in found:
+            if field.input == name and len(field.box) == len(sizes):
+                if fields.sizes(name) == tuple(sizes):
+                    return field
+                why = "the traced batch had another size"
+    return ReceptiveField(name, everything, everything, why)
 
 
 def _halved(maps: torch.Tensor) -> torch.Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -80,6 +80,14 @@ class Epochs(Generic[B, Snapshot]):
             self._thin(old, phase)
             self._old[name] = old
         return bucket
+
+    def show(self, snapshots: Mapping[tuple[str, str, int], Snapshot]) -> None:
+        """Hold these in place of all: what they were of goes on elsewhere, or no more."""
+        with self._lock:
+            self._whole, self._old = {}, {}
+            for (name, phase, epoch), snapshot in snapshots.items():
+                self._whole.setdefault(name, {})
+                self._old.setdefault(name, {})[(phase, epoch)] = snapshot
 
     def newest(self, name: str) -> B | None:
         """The bucket that was begun last."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,18 @@ class RowCounts:
         other._starts = list(self._starts)
         other._spans = [span.copy() for span in self._spans]
         return other
+
+    def parts(self) -> tuple[object, ...]:
+        """All of it, to be put together again by `of`."""
+        return self._rows, self._first, self._tiny, self._special, tuple(self._starts), tuple(self._spans)
+
+    @staticmethod
+    def of(parts: tuple[Any, ...]) -> RowCounts:
+        """From `parts`."""
+        found = RowCounts()
+        found._rows, found._first, found._tiny, found._special, starts, spans = parts
+        found._starts, found._spans = list(starts), list(spans)
+        return found
 
     def raw(self) -> torch.Tensor:
         """Counts by raw bin: int64 of shape (rows, 2048)."""

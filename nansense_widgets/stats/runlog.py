@@ -134,6 +134,12 @@ class RunLog:
         ]
         return RunLogSnapshot({key: one for key, one in found.items() if len(one)}, (*self._notes, *notes))
 
+    def show(self, snapshot: RunLogSnapshot) -> None:
+        """Hold the series of another run."""
+        with self._lock:
+            self._series = {key: PointSeries.of(one) for key, one in snapshot.all.items()}
+            self._notes = dict.fromkeys(snapshot.notes)
+
     def sizes(self) -> Iterator[tuple[str, str, int]]:
         """What is held: kind, name, bytes."""
         with self._lock:

@@ -72,6 +72,16 @@ class PointSeries:
         self._left_out = 0
         self._waiting: list[tuple[int, int, torch.Tensor]] = []
 
+    @staticmethod
+    def of(series: MetricSeries) -> PointSeries:
+        """One that goes on from the points of a snapshot."""
+        found = PointSeries()
+        found._epochs = array("q", series.epochs.tolist())
+        found._batches = array("q", series.batch_indices.tolist())
+        found._values = array("d", series.values.tolist())
+        found._breaks, found._left_out = list(series.breaks), series.left_out
+        return found
+
     def add(self, epoch: int, batch: int | None, value: Number) -> None:
         """Add a point, or give the last one another value if it is of the same batch.
 

@@ -118,6 +118,10 @@ class State(TypedDict):
     cost: Cost | None
     notice: str
     """One sentence the user should know about this kernel or loop, else empty."""
+    locked: str
+    """Why nothing can be steered or changed (`session.lock()`), else empty."""
+    no_loop: str
+    """Why there is nothing to step or run (a frozen moment), else empty."""
 
 
 class GraphNode(TypedDict):

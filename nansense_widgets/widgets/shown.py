@@ -18,6 +18,7 @@ __all__ = ["ShownOutput", "layout_of", "tensor_of", "why_no_custom"]
 
 NOT_YET = "no batch has been captured yet"
 RELEASED = "released: this session is closed and a newer one has taken its place"
+UNWATCHED = "not captured: it was not among the watched layers when this session was locked"
 WATCHED_LATER = "not captured: watched after this batch ran; step to capture it"
 
 
@@ -51,7 +52,7 @@ class ShownOutput:
         if snapshot is None:
             why = RELEASED if source.status.word == "closed" else NOT_YET
         elif not calls:
-            why = snapshot.missing.get(layer, WATCHED_LATER)
+            why = snapshot.missing.get(layer, UNWATCHED if source.locked else WATCHED_LATER)
         elif call is None:
             why = f"there was no call {number} in this batch: {len(calls)} in all"
         return ShownOutput(layer, calls, leaves, index, why)

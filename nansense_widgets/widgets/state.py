@@ -7,7 +7,10 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 
-__all__ = ["position_payload", "session_state"]
+__all__ = ["LOCKED", "position_payload", "session_state"]
+
+
+LOCKED = "locked: many may be looking at this session, and nobody can steer or change it"
 
 
 def session_state(source: Source, last_action: str) -> protocol.State:
@@ -17,7 +20,7 @@ def session_state(source: Source, last_action: str) -> protocol.State:
     failure = source.failure
     schedule = source.schedule
     progress = source.progress
-    goes_on = status.word in ("paused", "running")
+    goes_on = status.word in ("paused", "running") and not source.no_loop
     frequency = source.update_frequency
     travel = source.time_travel_status()
     return {
@@ -65,6 +68,8 @@ def session_state(source: Source, last_action: str) -> protocol.State:
             "seconds": snapshot.cost.seconds,
         },
         "notice": source.notice,
+        "locked": LOCKED if source.locked else "",
+        "no_loop": source.no_loop,
     }
 
 

@@ -210,6 +210,6 @@ export class LayerCard {
     const note = [data.note, old && "As it was at an earlier batch than the others: the kernel is gone."].filter(Boolean).join(" ");
     this.note.hidden = !note;
     setText(this.note, note);
-    this.options.update(data, this.view.part, this.host.frame.alive());
+    this.options.update(data, this.view.part, this.host.frame.alive(), this.host.frame.locked());
   }
 }

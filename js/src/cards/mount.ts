@@ -108,6 +108,8 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
     },
     manager: managerOf(channel.model),
     alive,
+    locked: () => channel.locked,
+    noLoop: () => channel.get("state")?.no_loop ?? "",
     wantSoon,
     showSample: (sample) => !bar.element.hidden && bar.choose(sample),
     act: (name, args) => channel.action(name, args).catch(() => undefined),
@@ -119,7 +121,7 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
     channel,
     kinds: options.kinds,
     label: options.label ?? "",
-    close: options.closable ? (layer) => void frame.act("unwatch", { layers: [layer] }) : null,
+    close: options.closable ? (layer) => channel.look([layer], false) : null,
     drawSoon: (card) => drawSoon([card]),
   };
 
@@ -216,7 +218,7 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
     readColors();
     drawSoon(cards.values());
   });
-  channel.onTrait("watched", update);
+  channel.onLayers(update);
   channel.onTrait("layers", update);
 
   const move = (by: number): void => {

@@ -21,7 +21,7 @@ export class OfferLine {
   show(content: { hint: string; offer: Offer } | null): void {
     const alive = this.host.frame.alive();
     setText(this.hint, content ? content.hint : alive ? "Waiting for the kernel\u2026" : "Not here: there is no kernel to ask.");
-    this.offer = content?.offer ?? "";
+    this.offer = this.host.frame.locked() || this.host.frame.noLoop() ? "" : (content?.offer ?? "");
     this.button.hidden = !this.offer;
     this.button.disabled = !alive;
     if (this.offer) setText(this.button, ACTIONS[this.offer].text);

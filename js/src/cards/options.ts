@@ -49,11 +49,15 @@ export class CardOptions {
   }
 
   /** `part`: which one of complex values is drawn, where it can be chosen. */
-  update(card: Card, part: Part | undefined, alive: boolean): void {
+  update(card: Card, part: Part | undefined, alive: boolean, locked: string): void {
     const complex = part !== undefined && card.dtype.startsWith("complex");
     const { axes } = card;
     this.button.hidden = !axes && !complex && card.attention === "none";
-    for (const control of [this.channel, this.batch, this.part, this.attention]) control.disabled = !alive;
+    this.part.disabled = !alive;
+    for (const control of [this.channel, this.batch, this.attention]) {
+      control.disabled = !alive || locked !== "";
+      control.title = locked;
+    }
     this.partRow.hidden = !complex;
     if (part) this.part.value = part;
     this.attentionRow.hidden = this.attentionNote.hidden = card.attention === "none";

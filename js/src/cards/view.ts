@@ -31,6 +31,10 @@ export interface Frame {
   /** Shows widgets that are not ours; null where the page has none. */
   readonly manager: WidgetManager | null;
   alive(): boolean;
+  /** Why nothing can be changed, else empty. */
+  locked(): string;
+  /** Why nothing trains here, else empty. */
+  noLoop(): string;
   /** Says what is wanted now, a little later. */
   wantSoon(): void;
   /** Carries out an action; undefined if there is nobody to ask. What goes wrong is shown. */

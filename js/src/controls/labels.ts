@@ -36,17 +36,22 @@ export interface Allowed {
   settings: boolean;
 }
 
-export function allowed(status: Status, link: Link): Allowed {
+export function allowed({ status, locked, no_loop }: Pick<State, "status" | "locked" | "no_loop">, link: Link): Allowed {
   const alive = link === "live" || link === "unknown";
   const paused = alive && status === "paused";
   const running = alive && status === "running";
   return {
-    step: paused,
-    run: paused,
-    stop: running,
-    refresh: running || paused,
-    settings: alive && status !== "closed" && status !== "disabled",
+    step: paused && !locked && !no_loop,
+    run: paused && !locked && !no_loop,
+    stop: running && !locked,
+    refresh: (running || paused) && !no_loop,
+    settings: alive && status !== "closed" && status !== "disabled" && !locked,
   };
+}
+
+/** A reason as the words of a tooltip. */
+export function capital(text: string): string {
+  return text.slice(0, 1).toUpperCase() + text.slice(1);
 }
 
 /** The sentence under the toolbar that explains a state the user did not choose; "" when there is none. */
@@ -60,7 +65,11 @@ export function bannerText(state: State | undefined, link: Link): string {
   if (state.status === "closed") return state.detail || "This session was closed.";
   if (state.status === "disabled") return state.detail || "The debugger is disabled (enabled=False); training runs as if it were not there.";
   if (state.status === "waiting") return state.detail || "Waiting for the first batch.";
-  return state.status === "failed" ? "" : state.detail;
+  return state.status === "failed" ? "" : [state.detail, state.locked].filter(Boolean).map(sentence).join(" ");
+}
+
+function sentence(text: string): string {
+  return capital(text) + (text.endsWith(".") ? "" : ".");
 }
 
 export interface Bar {

@@ -10,7 +10,7 @@ import type { ActionName, State } from "../lib/protocol";
 import type { Root } from "../lib/root";
 import type { Actions } from "./actions";
 import { backPanel } from "./back";
-import { allowed, pillOf } from "./labels";
+import { allowed, capital, pillOf } from "./labels";
 import { settingsPanel } from "./settings";
 import { untilPanel } from "./until";
 
@@ -101,24 +101,27 @@ export class Toolbar {
 
   update(state: State | undefined, link: Link): void {
     if (!state) return;
-    const can = allowed(state.status, link);
+    const can = allowed(state, link);
+    const why = capital(state.no_loop || state.locked);
     this.split.classList.toggle("off", !can.step);
     const back = link === "live" && state.travel.available;
     for (const button of [this.step, ...this.menuItems]) button.disabled = !can.step;
     this.more.disabled = !can.step && !back;
     this.backItem.disabled = !can.step && !back;
-    this.stepBack.disabled = link !== "live" || state.travel.step_back !== "";
+    this.stepBack.disabled = link !== "live" || Boolean(why) || state.travel.step_back !== "";
     this.run.disabled = !can.run;
     this.stop.disabled = !can.stop;
     this.refresh.disabled = !can.refresh;
     this.gear.disabled = !can.settings;
     const stepping = [...STEPS.map(({ name }) => name), "step_until_position" as const, "request_time_travel" as const, "rewind" as const].some((name) => this.actions.queued(name));
-    this.mark(this.step, stepping, "Step batch", "step_batch");
-    this.mark(this.stepBack, this.actions.queued("step_back"), "Step back", "step_back");
-    if (state.travel.step_back) this.stepBack.title = `Step back: not now: ${state.travel.step_back}`;
-    this.mark(this.run, this.actions.queued("step_run"), "Run", "run");
-    this.mark(this.stop, this.actions.queued("stop"), "Stop", "stop");
-    this.mark(this.refresh, this.actions.queued("request_snapshot"), "Refresh", "refresh");
+    this.mark(this.step, stepping, "Step batch", "step_batch", why);
+    const noBack = why || (state.travel.step_back && `Step back: not now: ${state.travel.step_back}`);
+    this.mark(this.stepBack, this.actions.queued("step_back"), "Step back", "step_back", noBack);
+    this.mark(this.run, this.actions.queued("step_run"), "Run", "run", why);
+    this.mark(this.stop, this.actions.queued("stop"), "Stop", "stop", why);
+    this.mark(this.refresh, this.actions.queued("request_snapshot"), "Refresh", "refresh", capital(state.no_loop));
+    this.more.title = this.more.disabled && why ? why : "Step options";
+    this.gear.title = (this.gear.disabled && capital(state.locked)) || "Settings";
     this.drawPosition(state);
     this.drawPill(state, link);
     this.until.update(state);
@@ -139,11 +142,13 @@ export class Toolbar {
     return h("button", { type: "button", class: cls, "aria-label": label, title: hint(label, command) }, icon(image), text);
   }
 
-  private mark(button: HTMLButtonElement, queued: boolean, label: string, command: Command): void {
+  /** `why`: why it cannot be pressed in this session, if so; else empty. */
+  private mark(button: HTMLButtonElement, queued: boolean, label: string, command: Command, why: string): void {
     const cancelable = queued && (command === "stop" || command === "refresh");
     button.classList.toggle("queued", queued);
     button.setAttribute("aria-busy", String(queued));
-    button.title = cancelable ? `${label} is queued; press again to cancel` : hint(label, command);
+    if (button.disabled && why) button.title = why;
+    else button.title = cancelable ? `${label} is queued; press again to cancel` : hint(label, command);
   }
 
   private drawPosition(state: State): void {

@@ -34,7 +34,7 @@ export function mountDashboard(root: Root): Part {
   root.commands.set("filter", chooseLayer);
   const cards = mountCards(root, layersPane, {
     kinds: VIEWS,
-    layers: () => channel.get("watched") ?? [],
+    layers: () => channel.layers,
     closable: true,
     empty: h(
       "div",

@@ -22,13 +22,13 @@ export class InfoCard {
   readonly element = h("div", { class: "panel info", role: "tooltip", hidden: true });
 
   /** Shows the card to the right of `anchor`, or where `frame` ends below or above it. */
-  show(node: GraphNode, tree: Tree, watched: boolean, anchor: HTMLElement, frame: HTMLElement): void {
+  show(node: GraphNode, tree: Tree, click: string, anchor: HTMLElement, frame: HTMLElement): void {
     const rows = infoRows(node, tree).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
     this.element.replaceChildren(
       h("b", {}, node.name),
       h("span", { class: "mut" }, node.kind === "module" ? node.cls : `${node.kind} ${node.cls === node.kind ? "" : node.cls}`),
       h("dl", {}, ...rows),
-      h("p", { class: "note" }, watched ? "Watched; click to unwatch." : "Click to watch."),
+      h("p", { class: "note" }, click),
     );
     this.element.hidden = false;
     const around = frame.getBoundingClientRect();

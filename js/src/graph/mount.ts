@@ -48,7 +48,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   /** Scopes that the user opened or closed keep so when the graph is learned anew. */
   const choices = new Map<string, boolean>();
 
-  const watched = (): Set<string> => new Set(channel.get("watched") ?? []);
+  const watched = (): Set<string> => new Set(channel.layers);
   const counts = (names: Iterable<string>): Map<string, number> => {
     const inside = new Map<string, number>();
     for (const name of names) {
@@ -91,7 +91,6 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   };
 
   const buttonOf = (name: string): HTMLElement | null => viewport.content.querySelector(`.gn[data-node="${CSS.escape(name)}"]`);
-  const send = (name: "watch" | "unwatch", layers: string[]): void => void channel.action(name, { layers }).catch(() => undefined);
   const toggleScope = (name: string, open = !expanded.has(name)): void => {
     if (open) expanded.add(name);
     else expanded.delete(name);
@@ -123,11 +122,11 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
 
   watchFound.addEventListener("click", () => {
     const watching = watched();
-    send("watch", foundNodes().map(({ name }) => name).filter((name) => !watching.has(name)));
+    channel.look(foundNodes().map(({ name }) => name).filter((name) => !watching.has(name)), true);
   });
   unwatchFound.addEventListener("click", () => {
     const watching = watched();
-    send("unwatch", foundNodes().map(({ name }) => name).filter((name) => watching.has(name)));
+    channel.look(foundNodes().map(({ name }) => name).filter((name) => watching.has(name)), false);
   });
   const redrawSoon = debounce(() => channel.guard(draw), 80);
   search.addEventListener("input", redrawSoon);
@@ -149,7 +148,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     const button = (event.target as HTMLElement).closest<HTMLElement>("button");
     const { scope, node } = button?.dataset ?? {};
     if (scope !== undefined) toggleScope(scope);
-    else if (node !== undefined && channel.kernel.link !== "gone" && channel.kernel.link !== "none") send(watched().has(node) ? "unwatch" : "watch", [node]);
+    else if (node !== undefined && channel.kernel.link !== "gone" && channel.kernel.link !== "none") channel.look([node], !watched().has(node));
   });
   viewport.content.addEventListener("keydown", (event) => {
     const node = tree.byName.get((event.target as HTMLElement).dataset.node ?? "");
@@ -166,7 +165,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     const node = button && tree.byName.get(button.dataset.node ?? "");
     if (!button || !node) return;
     if (event.type === "focusin") focused = node.name;
-    info.show(node, tree, watched().has(node.name), button, root.app);
+    info.show(node, tree, clickText(watched().has(node.name), channel.locked !== ""), button, root.app);
   };
   viewport.content.addEventListener("pointerover", showInfo);
   viewport.content.addEventListener("focusin", showInfo);
@@ -180,7 +179,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     for (const [name, open] of choices) if (tree.byName.has(name)) open ? expanded.add(name) : expanded.delete(name);
     draw();
   });
-  channel.onTrait("watched", draw);
+  channel.onLayers(draw);
   channel.onLink(draw);
   const observer = new ResizeObserver(() => viewport.resized());
   observer.observe(viewport.element);
@@ -194,6 +193,11 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   commands.set("fit", () => viewport.fit());
   draw();
   return { focusFilter, destroy: () => info.element.remove() };
+}
+
+function clickText(looked: boolean, locked: boolean): string {
+  if (locked) return looked ? "Shown on this page; click to hide." : "Click to show on this page.";
+  return looked ? "Watched; click to unwatch." : "Click to watch.";
 }
 
 function legend(): HTMLElement {

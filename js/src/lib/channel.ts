@@ -30,6 +30,8 @@ export class Channel {
   private waiting = new Map<number, Waiting>();
   private cardsHandlers: ((cards: Cards, buffers: DataView[]) => void)[] = [];
   private errorHandlers: ((message: string) => void)[] = [];
+  private layersHandlers: (() => void)[] = [];
+  private own: string[] | null = null;
   private detach: (() => void)[] = [];
 
   constructor(
@@ -49,6 +51,32 @@ export class Channel {
       this.kernel.heard();
       changed();
     });
+  }
+
+  /** Why nothing can be changed, else empty. */
+  get locked(): string {
+    return this.get("state")?.locked ?? "";
+  }
+
+  /** Layers that are looked at: the watched ones; on a locked session, what this page has chosen instead. */
+  get layers(): string[] {
+    return (this.locked ? this.own : null) ?? this.get("watched") ?? [];
+  }
+
+  onLayers(changed: () => void): void {
+    this.layersHandlers.push(changed);
+    this.onTrait("watched", changed);
+  }
+
+  /** Looks at layers, or no more. What many share is left alone: then it holds for this page. */
+  look(layers: string[], on: boolean): void {
+    if (!this.locked) {
+      this.action(on ? "watch" : "unwatch", { layers }).catch(() => undefined);
+      return;
+    }
+    const others = this.layers.filter((layer) => !layers.includes(layer));
+    this.own = on ? [...others, ...layers] : others;
+    for (const changed of this.layersHandlers) this.guard(changed);
   }
 
   onCards(handler: (cards: Cards, buffers: DataView[]) => void): void {

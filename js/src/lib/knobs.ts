@@ -47,25 +47,26 @@ export class Knobs {
     this.element.setAttribute("aria-label", `Hyperparameters of ${label}`);
   }
 
-  /** `news`: these are of a later batch than the ones before. */
-  update(knobs: KnobValue[], label: string, alive: boolean, news: boolean): void {
+  /** `barred`: why they cannot be changed, else empty. `news`: these are of a later batch than the ones before. */
+  update(knobs: KnobValue[], label: string, alive: boolean, news: boolean, barred = ""): void {
     const key = JSON.stringify(knobs.map(({ name, optimizer, group }) => [name, optimizer, group]));
     if (key !== this.drawn) {
       this.drawn = key;
       this.fields = knobs.map((knob) => this.field(knob, label));
       this.element.replaceChildren(...this.fields.map(({ element }) => element));
     }
-    this.alive = alive;
+    this.alive = alive && !barred;
     this.fields.forEach((field, i) => {
       field.knob = knobs[i] ?? field.knob;
       if (news) field.applied = null;
-      field.input.disabled = !alive;
+      field.input.disabled = !this.alive;
+      field.input.title = barred || `${field.knob.name}: Enter applies, Escape reverts`;
       if (focusedNear(field.input) !== field.input) this.reset(field);
     });
   }
 
   private field(knob: KnobValue, label: string): Field {
-    const input = h("input", { type: "text", inputmode: "decimal", class: "inp knob", spellcheck: "false", autocomplete: "off", "aria-label": `${knob.name} of ${label}`, title: `${knob.name}: Enter applies, Escape reverts` });
+    const input = h("input", { type: "text", inputmode: "decimal", class: "inp knob", spellcheck: "false", autocomplete: "off", "aria-label": `${knob.name} of ${label}` });
     const field: Field = { knob, input, element: h("label", { class: "knoblabel" }, h("span", {}, knob.name), input), applied: null };
     input.addEventListener("keydown", (event) => {
       if (event.key === "Enter") void this.apply(field);

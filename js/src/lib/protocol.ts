@@ -85,6 +85,10 @@ export interface State {
   last_action: string;
   cost: Cost | null;
   notice: string;
+  /** Why nothing can be steered or changed, else empty. */
+  locked: string;
+  /** Why there is nothing to step or run, else empty. */
+  no_loop: string;
 }
 
 export interface GraphNode {

@@ -80,7 +80,7 @@ class RunView implements CardView {
       }));
       this.groups.replaceChildren(...this.knobs.map(({ label, knobs }) => h("div", { class: "rgroup" }, h("h4", {}, label), knobs.element)));
     }
-    groups.forEach(({ knobs, label }, i) => this.knobs[i]?.knobs.update(knobs, label, this.host.frame.alive(), true));
+    groups.forEach(({ knobs, label }, i) => this.knobs[i]?.knobs.update(knobs, label, this.host.frame.alive(), true, this.host.frame.locked() || this.host.frame.noLoop()));
   }
 
   private drawLegend({ phases, marked, can_smooth, branches }: RunContent): void {

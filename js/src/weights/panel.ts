@@ -220,7 +220,7 @@ export class Panel {
       setText(line.text, one.scalars.map(([name, value]) => `${name} ${formatValue(value)}`).join(", "));
       line.text.hidden = !one.scalars.length;
       setText(line.others, one.others);
-      line.knobs.update(one.knobs.map(({ name, value }) => ({ name, value, optimizer: one.optimizer, group: one.group })), groups, alive, this.news);
+      line.knobs.update(one.knobs.map(({ name, value }) => ({ name, value, optimizer: one.optimizer, group: one.group })), groups, alive, this.news, this.owner.host.frame.locked() || this.owner.host.frame.noLoop());
     });
     this.lines.hidden = optimizers.length === 0;
   }

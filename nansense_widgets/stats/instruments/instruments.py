@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 
 from nansense_widgets.run.position import BatchPosition
@@ -10,7 +10,7 @@ from nansense_widgets.stats.instruments.batch import InstrumentBatch
 from nansense_widgets.stats.instruments.guard import undisturbed
 from nansense_widgets.stats.instruments.held import Rewritten
 from nansense_widgets.stats.instruments.live import ModelParts
-from nansense_widgets.stats.instruments.registry import Registry
+from nansense_widgets.stats.instruments.registry import Kind, Registry
 from nansense_widgets.stats.instruments.store import MetricsSnapshot, MetricStore
 
 __all__ = ["Instruments"]
@@ -41,6 +41,12 @@ class Instruments:
         return MetricsSnapshot(
             self._store.snapshot(layers, batches), MappingProxyType(errors), MappingProxyType(notes)
         )
+
+    def show(self, metrics: MetricsSnapshot, kinds: Mapping[str, Kind], errors: Mapping[str, str]) -> None:
+        """Hold the series of another run, and know its instruments by name."""
+        self._store.show(metrics.series)
+        self._notes = dict(metrics.notes)
+        self.registry.show(kinds, errors)
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Layer and bytes of the series that are held."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -132,6 +132,12 @@ class Registry:
                 except BaseException as error:
                     self.fail(instrument, f"{described(error)} (in on_rewind({epoch}))")
 
+    def show(self, kinds: Mapping[str, Kind], errors: Mapping[str, str]) -> None:
+        """Know the names of another session's instruments, whose functions are not here."""
+        with self._lock:
+            self._known = {name: Instrument(name, kind, _gone) for name, kind in kinds.items()}
+            self._errors = dict(errors)
+
     def clear(self) -> None:
         """Let go of the functions, which may hold a model; what went wrong stays known."""
         with self._lock:
@@ -142,6 +148,10 @@ class Registry:
         on = [instrument for instrument in self._known.values() if instrument.name not in self._errors]
         kinds: Sequence[Kind] = ("metric", "layer tensor", "weight tensor")
         self._active = {kind: tuple(one for one in on if one.kind == kind) for kind in kinds}
+
+
+def _gone(_context: object) -> None:
+    """Stands for a function of another process."""
 
 
 def described(error: BaseException) -> str:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.instruments.numbers import as_numbers
 from nansense_widgets.stats.instruments.registry import Instrument
-from nansense_widgets.stats.instruments.track import Track
+from nansense_widgets.stats.instruments.track import StillTrack, Track
 from nansense_widgets.stats.series import MetricSeries
 
 __all__ = ["MOST_SERIES", "MetricStore", "MetricsSnapshot"]
@@ -108,6 +108,11 @@ class MetricStore:
             if layers is None or key[0] in layers
         }
         return MappingProxyType({key: series for key, series in found.items() if len(series)})
+
+    def show(self, series: Mapping[Key, MetricSeries]) -> None:
+        """Hold the series of another run."""
+        with self._lock:
+            self._tracks = {key: StillTrack(one) for key, one in series.items()}
 
     def sizes(self) -> Iterator[tuple[str, int]]:
         """Layer and bytes of what is held."""

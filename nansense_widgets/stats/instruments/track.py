@@ -15,7 +15,7 @@ from nansense_widgets.stats.instruments.registry import Reduce
 from nansense_widgets.stats.norms import Number
 from nansense_widgets.stats.series import NO_BATCH, MetricSeries, PointSeries, fetched
 
-__all__ = ["MOST_VALUES", "Track"]
+__all__ = ["MOST_VALUES", "StillTrack", "Track"]
 
 MOST_VALUES = 2**17
 """Values of one epoch that are kept one by one. Of more, the older half goes: sums, extremes and counts know
@@ -105,6 +105,23 @@ class Track:
     def _end(self, fold: _EpochFold, epoch: _Values) -> None:
         epoch.is_over = True
         self._points.add(epoch.epoch, None, fold.folded(epoch))
+
+
+class StillTrack(Track):
+    """A series of another run, to which nothing is added."""
+
+    def __init__(self, series: MetricSeries) -> None:
+        super().__init__(None)
+        self._series = series
+
+    def snapshot(self, expected: int | None = None) -> MetricSeries:  # noqa: ARG002  it knows
+        """As it was."""
+        return self._series
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return 32 * len(self._series)
 
 
 class _Values:
