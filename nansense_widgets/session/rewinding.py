@@ -133,7 +133,8 @@ class Rewinding(Travel, Logging):
         """How much memory the states and items for going back by batches may take.
 
         By default a fiftieth of the machine's memory, at most 512 MiB. States thin out with age. Nothing is
-        kept of detached batches, nor of loops that go through `session.batch`. Locked, it does nothing.
+        kept of detached batches, nor of loops that go through `session.batch`. No-op on a locked
+        session.
 
         Args:
             budget: bytes, or with a unit, such as `"1 GB"` or `"256 MiB"`; 0 keeps nothing.

@@ -35,6 +35,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "set_update_frequency": (),
     "set_hyperparameter": ("lr", 0.5),
     "freeze_moment": ("nowhere/at.all",),
+    "set_history": (),
 }
 """What does nothing on a locked session, with arguments that would change something."""
 
@@ -43,9 +44,11 @@ KEYWORDS: dict[str, dict[str, Any]] = {
     "set_watch_performance": {"channel_limit": 3},
     "set_update_frequency": {"unit": "batch"},
     "freeze_moment": AT,
+    "set_history": {"budget": 1},
 }
 
-REFUSED = ("request_time_travel", "watch_metric", "watch_layer_tensor", "watch_weight_tensor")
+JUMPS = ("request_time_travel", "rewind", "step_back")
+REFUSED = (*JUMPS, "watch_metric", "watch_layer_tensor", "watch_weight_tensor")
 
 FREE = ("request_snapshot", "launch", "log", "track", "set_schedule", "park", "close")
 """What works all the same, though it does something."""
@@ -74,8 +77,13 @@ def test_commands_and_settings_do_nothing(name: str) -> None:
 
 def test_jumps_and_instruments_are_refused() -> None:
     session, _ = locked()
-    with pytest.raises(TimeTravelError, match="the session is locked"):
-        session.request_time_travel(0)
+    for jump in (
+        lambda: session.request_time_travel(0),
+        session.step_back,
+        lambda: session.rewind(phase="train", epoch=0, batch_idx=0),
+    ):
+        with pytest.raises(TimeTravelError, match="the session is locked"):
+            jump()
     assert "locked" in session.time_travel_status().reason
     for register in (session.watch_metric, session.watch_layer_tensor, session.watch_weight_tensor):
         with pytest.raises(SessionStateError, match=r"register instruments before session\.lock\(\)"):
