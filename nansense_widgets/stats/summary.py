@@ -17,10 +17,10 @@ import numpy.typing as npt
 import torch
 
 from nansense_widgets.stats import native
-from nansense_widgets.stats.bins import MINUS_ZERO, RAW, SPECIAL, ZERO, raw_bins
-from nansense_widgets.stats.rows import Counts, Rows
+from nansense_widgets.stats.bins import RAW, raw_bins
+from nansense_widgets.stats.rows import NO_SPANS, Counts, Layout, Rows
 
-__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
+__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise", "with_all"]
 
 PART = 2**20
 """Values folded at a time."""
@@ -47,29 +47,29 @@ class Expected(NamedTuple):
         mean: of all values.
         is_centred: whether it is small beside the deviation.
         suspects: channels that may be dead; None: any.
+        layout: of the counts so far; those of values that fit into its spans come in the same ones.
     """
 
     mean: float = 0.0
     is_centred: bool = False
     suspects: tuple[int, ...] | None = None
+    layout: Layout = NO_SPANS
 
 
 class Summary(NamedTuple):
     """All that is known of some values; what several layers share is computed once.
 
     Attributes:
-        counts: by raw bin: int64 of shape (2048,).
+        rows: counts by raw bin, of all and of the first channels.
         zeros: how many are +0 and -0.
-        rows: counts of the first channels; None without a channel axis.
         tiny: how many in their first bins are no zeros: (rows, 2), negative and positive; None if none.
         alive: of each channel, whether one of its values is not zero; None where it was not asked.
         moments: of the finite values.
         special: whether others are among them.
     """
 
-    counts: Counts
+    rows: Rows
     zeros: tuple[int, int]
-    rows: Rows | None
     tiny: Counts | None
     alive: Mask | None
     moments: Moments
@@ -166,30 +166,32 @@ def _summary(
     values: torch.Tensor, axis: int | None, limit: int, expected: Expected, compiled: bool
 ) -> Summary:
     if compiled and values.dtype is torch.float32:
-        counts, rows, zeros, moments = _folded(values, axis, limit, expected.mean)
+        rows, zeros, moments = _folded(values, axis, limit, expected)
     else:
-        counts, rows = _counted(values, axis, limit)
-        zeros = _zeros(values, counts)
+        rows = _counted(values, axis, limit)
+        zeros = _zeros(values, rows)
         flat = values.view(-1)
-        moments = _moments(flat[flat.isfinite()] if counts[SPECIAL].any() else flat, expected.is_centred)
+        finite = flat if rows.special is None else flat[flat.isfinite()]
+        moments = _moments(finite, expected.is_centred)
     tiny = alive = None
-    if axis is not None and rows is not None:
-        if (int(counts[ZERO]), int(counts[MINUS_ZERO])) != zeros:
-            tiny = rows.first - _row_zeros(values, axis, len(rows.first))
+    if (rows.flat[1], rows.flat[0]) != zeros:
+        tiny = rows.first - _row_zeros(values, axis, zeros, rows.layout.rows - 1)
+    if axis is not None:
         alive = _alive(values, axis, rows, tiny, expected.suspects)
-    return Summary(counts, zeros, rows, tiny, alive, moments, moments[0] != values.numel())
+    return Summary(rows, zeros, tiny, alive, moments, moments[0] != values.numel())
 
 
 def _folded(
-    values: torch.Tensor, axis: int | None, limit: int, shift: float
-) -> tuple[Counts, Rows | None, tuple[int, int], Moments]:
-    outer, channels, inner = 1, 1, values.numel()
+    values: torch.Tensor, axis: int | None, limit: int, expected: Expected
+) -> tuple[Rows, tuple[int, int], Moments]:
+    shift = expected.mean
+    outer, channels, inner, own = 1, 1, values.numel(), 0
     if axis is not None:
-        outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
-        inner = math.prod(values.shape[axis + 1 :])
-    own = 0 if axis is None else min(channels, limit)
-    counts, rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
-        values, outer, channels, inner, own, limit, shift
+        shape = values.shape
+        outer, channels, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+        own = min(channels, limit)
+    rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
+        values, outer, channels, inner, own, shift, expected.layout
     )
     for closer in ("middle", "mean"):
         if n == 0 or total * total <= FAR * n * (squares - total * total / n):
@@ -201,35 +203,43 @@ def _folded(
     moments = (0, 0.0, 0.0, math.inf, -math.inf)
     if n:
         moments = int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high
-    return counts, rows if own else None, (int(zeros), int(minus_zeros)), moments
+    return rows, (int(zeros), int(minus_zeros)), moments
 
 
-def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
+def _zeros(values: torch.Tensor, rows: Rows) -> tuple[int, int]:
+    minus, plus = rows.flat[:2]
     return (
-        values.numel() - int(np.count_nonzero(_bits(values))) if counts[ZERO] else 0,
-        _count_minus_zero(values) if counts[MINUS_ZERO] else 0,
+        values.numel() - int(np.count_nonzero(_bits(values))) if plus else 0,
+        _count_minus_zero(values) if minus else 0,
     )
 
 
-def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Rows | None]:
+def _counted(values: torch.Tensor, axis: int | None, limit: int) -> Rows:
     if axis is None:
-        return torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy(), None
+        return Rows.of(torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy().reshape(1, RAW))
     channels = values.shape[axis]
     # All others share one row more, so that counting is one pass.
     rows = min(channels, limit + 1)
     bins = raw_bins(values, _row_offsets(values.ndim, axis, channels, limit, values.device))
     by_row = torch.bincount(bins.view(-1), minlength=rows * RAW).numpy().reshape(rows, RAW)
-    total = by_row.sum(0)
-    return total, Rows.of(by_row[:limit], total)
+    return Rows.of(with_all(by_row, min(channels, limit)))
 
 
-def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
+def with_all(by_row: Counts, own: int) -> Counts:
+    """The sum of all rows, and then the first `own` of them."""
+    return np.concatenate([by_row.sum(0, keepdims=True), by_row[:own]])
+
+
+def _row_zeros(values: torch.Tensor, axis: int | None, zeros: tuple[int, int], rows: int) -> Counts:
     """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
+    everywhere = np.array([zeros[::-1]], np.int64)
+    if axis is None:
+        return everywhere
     some = values.narrow(axis, 0, rows)
     others = others_than(values, axis)
     is_zero, signed = some == 0, some.signbit()
     of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & signed, is_zero & ~signed)]
-    return torch.stack(of_rows, 1).numpy()
+    return np.concatenate([everywhere, torch.stack(of_rows, 1).numpy()])
 
 
 def _alive(
@@ -239,9 +249,9 @@ def _alive(
         return None
     channels = values.shape[axis]
     others = others_than(values, axis)
-    if len(rows.first) == channels:
+    if rows.layout.rows == channels + 1:
         zeros = rows.first if tiny is None else rows.first - tiny
-        filled: Mask = zeros.sum(1) != values.numel() // channels
+        filled: Mask = zeros[1:].sum(1) != values.numel() // channels
         return filled
     if not others:
         return (values != 0).numpy()
