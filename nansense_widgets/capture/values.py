@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -54,8 +55,10 @@ class unobserved:  # noqa: N801  read as a statement, like torch.no_grad
     def __enter__(self) -> None:
         self._function = torch._C.DisableTorchFunction()
         self._function.__enter__()
-        self._autocast = torch._C._DisableAutocast()
-        self._autocast.__enter__()
+        self._autocast: Any = None
+        if torch._C._is_any_autocast_enabled():
+            self._autocast = torch._C._DisableAutocast()
+            self._autocast.__enter__()
         self._rare: ExitStack | None = None
         if torch.is_inference_mode_enabled() or torch._C._len_torch_dispatch_stack():
             self._rare = ExitStack()
@@ -70,7 +73,8 @@ class unobserved:  # noqa: N801  read as a statement, like torch.no_grad
         torch._C._set_grad_enabled(self._grad)
         if self._rare is not None:
             self._rare.close()
-        self._autocast.__exit__(None, None, None)
+        if self._autocast is not None:
+            self._autocast.__exit__(None, None, None)
         self._function.__exit__(None, None, None)
 
 
@@ -125,8 +129,9 @@ def to_cpu(kept: Kept) -> Kept:
 
 def size_of(tensor: torch.Tensor) -> int:
     """Bytes of a tensor; of a sparse one those of its values and indices."""
-    parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
-    return sum(part.numel() * part.element_size() for part in parts)
+    if tensor.is_sparse:
+        return size_of(tensor._values()) + size_of(tensor._indices())
+    return tensor.numel() * tensor.element_size()
 
 
 def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -176,7 +181,10 @@ def _is_freed(tensor: torch.Tensor) -> bool:
         held = tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):  # a subclass without a storage
         return False
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
+    last = tensor.storage_offset()
+    if tensor.is_contiguous():  # nearly always
+        last += tensor.numel() - 1
+    else:
+        last += sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     own = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
     return own and held < (last + 1) * tensor.element_size()

@@ -73,9 +73,10 @@ class TensorStats:
 
     def summaries(self, tensor: torch.Tensor) -> Sequence[Summary | DeviceSummary]:
         """What is to be added of a tensor's values."""
-        if is_asynchronous(tensor):
-            return summarise_on_device(tensor, self.axis, self.limit)
-        tensor = tensor.cpu()
+        if not tensor.is_cpu:
+            if is_asynchronous(tensor):
+                return summarise_on_device(tensor, self.axis, self.limit)
+            tensor = tensor.cpu()
         return summarise(tensor, self.axis, self.limit, self.expected(tensor))
 
     def expected(self, tensor: torch.Tensor) -> Expected:

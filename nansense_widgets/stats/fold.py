@@ -79,6 +79,7 @@ class BatchFold:
         self._budget = Budget()
         self._last: _Value | None = None
         self._last_gradient: Shared | None = None
+        self._buckets: dict[_Output, Bucket] = {}
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
@@ -109,6 +110,7 @@ class BatchFold:
             handle.remove()
         self._handles.clear()
         self._nodes.clear()
+        self._buckets.clear()
         self._last = self._last_gradient = None
 
     def take(self, layer: str, value: Any) -> None:
@@ -132,7 +134,7 @@ class BatchFold:
 
     def _take(self, layer: str, value: Any, *, again: bool) -> None:
         try:
-            path, tensor = next(leaves(value), ("", None))
+            path, tensor = ("", value) if type(value) is torch.Tensor else next(leaves(value), ("", None))
         except Exception as error:  # a container of the user's own that cannot be looked into
             self._bucket(_Output(layer, "", 0)).note(f"not collected: {type(error).__name__}: {error}")
             return
@@ -200,17 +202,18 @@ class BatchFold:
                     self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
 
     def _fold(self, output: _Output, shared: Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
-        unknown = not self._architecture.traced and self._axes(output) is None
-        size = tensor.numel() * tensor.element_size()
-        if unknown and self.is_captured and size <= TENSOR_BYTES and self._budget.admits(size):
-            # The first forward tells the axes of many layers, but only when it is over.
-            self._waiting.append((output, tensor.detach().clone(), gradient))
-            return
+        if self.is_captured and not self._architecture.traced and self._axes(output) is None:
+            size = tensor.numel() * tensor.element_size()
+            if size <= TENSOR_BYTES and self._budget.admits(size):
+                # The first forward tells the axes of many layers, but only when it is over.
+                self._waiting.append((output, tensor.detach().clone(), gradient))
+                return
         self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
 
     def finish(self, architecture: Architecture) -> None:
         """The batch is over: fold what had to wait for the axes, sample the weights that are shown."""
         self._architecture = architecture
+        self._buckets.clear()
         self._steps.finish(sample=self.is_captured)
         with unobserved():
             for output, tensor, gradient in self._waiting:
@@ -264,6 +267,9 @@ class BatchFold:
         return self._architecture.axes(output.layer, output.path, output.ndim)
 
     def _bucket(self, output: _Output) -> Bucket:
+        known = self._buckets.get(output)
+        if known is not None:
+            return known
         axes = self._axes(output)
         channel = None if axes is None else axes.channel
         bucket = self._bucket_of(output.layer, self._position, channel)
@@ -273,6 +279,7 @@ class BatchFold:
             bucket.note(
                 "its axes were chosen anew in this epoch: channels are those of before until the next one"
             )
+        self._buckets[output] = bucket
         return bucket
 
 

@@ -139,7 +139,7 @@ def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
 def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
     if tensor.dtype is torch.float32 and not (tensor.is_neg() or tensor._is_zerotensor()):
-        return tensor.contiguous()  # nearly always
+        return tensor if tensor.is_contiguous() else tensor.contiguous()  # nearly always
     tensor = tensor.detach()
     if tensor._is_zerotensor():
         tensor = tensor.clone()  # it has no memory until then
@@ -187,8 +187,7 @@ def _folded(
     shift = expected.mean
     outer, channels, inner, own = 1, 1, values.numel(), 0
     if axis is not None:
-        shape = values.shape
-        outer, channels, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+        outer, channels, inner = _around(values.shape, axis)
         own = min(channels, limit)
     rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
         values, outer, channels, inner, own, shift, expected.layout
@@ -204,6 +203,12 @@ def _folded(
     if n:
         moments = int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high
     return rows, (int(zeros), int(minus_zeros)), moments
+
+
+@functools.lru_cache(maxsize=1024)
+def _around(shape: torch.Size, axis: int) -> tuple[int, int, int]:
+    """Size of the axes before one, of itself, and of those after it."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
 def _zeros(values: torch.Tensor, rows: Rows) -> tuple[int, int]:

@@ -20,7 +20,7 @@ from nansense_widgets.stats.bins import RAW
 from nansense_widgets.stats.native.build import LIBRARY, source_hash
 from nansense_widgets.stats.rows import Layout, Rows
 
-__all__ = ["Folded", "channels_of", "fold", "is_built", "moments", "norms"]
+__all__ = ["Folded", "channels_of", "checksum", "fold", "is_built", "moments", "norms"]
 
 STRIDE = RAW + 16
 """As in `fold.c`."""
@@ -94,6 +94,19 @@ def channels_of(
     if everything.special is not None and found.special is not None:
         specials = np.concatenate([everything.special, found.special])
     return Rows(layout._replace(rows=own + 1), flat, specials)
+
+
+def checksum(address: int, runs: int, stride: int, length: int) -> int:
+    """A number that other values in the same place do not have, but for one in 2**32 of them.
+
+    Args:
+        address: of float32 values.
+        runs: how many runs of them lie there.
+        stride: from one to the next, in values.
+        length: of each.
+    """
+    found: int = _library.nansense_checksum(address, runs, stride, length)
+    return found
 
 
 def moments(values: torch.Tensor, shift: float) -> tuple[float, ...]:
@@ -183,6 +196,8 @@ def _load() -> Any:
         library.nansense_norms,
     ):
         function.restype = None
+    library.nansense_checksum.argtypes = [pointer, *[whole] * 3]
+    library.nansense_checksum.restype = ctypes.c_uint64
     return library
 
 
