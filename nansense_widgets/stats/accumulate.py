@@ -13,6 +13,7 @@ from nansense_widgets.stats.on_device import DeviceStats, DeviceSummary, is_asyn
 from nansense_widgets.stats.rows import RowCounts
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 from nansense_widgets.stats.summary import Expected, Mask, Summary, summarise
+from nansense_widgets.stats.views import Views
 
 __all__ = ["CHANNEL_LIMIT", "TensorStats"]
 
@@ -52,6 +53,8 @@ class TensorStats:
         self.has_nonfinite = False
         """Whether a value was NaN or infinite; on an accelerator it is known when they are fetched."""
         self.first_nonfinite: int | None = None
+        self.is_viewed = False
+        """Whether another layer has given a view of the values."""
         self._devices: dict[torch.device, DeviceStats] = {}
 
     @property
@@ -71,8 +74,14 @@ class TensorStats:
         for summary in self.summaries(tensor):
             self.add(summary)
 
-    def summaries(self, tensor: torch.Tensor) -> Sequence[Summary | DeviceSummary]:
-        """What is to be added of a tensor's values."""
+    def summaries(
+        self, tensor: torch.Tensor, views: Views | None = None
+    ) -> Sequence[Summary | DeviceSummary]:
+        """What is to be added of a tensor's values; `views` remembers what was counted before them."""
+        if views is not None:
+            known = views.summary(tensor, self.axis, self.limit, self.expected(tensor), self)
+            if known is not None:
+                return (known,)
         if not tensor.is_cpu:
             if is_asynchronous(tensor):
                 return summarise_on_device(tensor, self.axis, self.limit)

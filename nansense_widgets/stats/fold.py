@@ -24,6 +24,7 @@ from nansense_widgets.stats.instruments.batch import InstrumentBatch
 from nansense_widgets.stats.instruments.live import LiveLayer
 from nansense_widgets.stats.patches import MODEL, Given, PatchFold
 from nansense_widgets.stats.steps import StepWatch
+from nansense_widgets.stats.views import Views
 
 __all__ = ["BatchFold"]
 
@@ -79,6 +80,7 @@ class BatchFold:
         self._budget = Budget()
         self._last: _Value | None = None
         self._last_gradient: Shared | None = None
+        self._views, self._gradient_views = Views(), Views()
         self._buckets: dict[_Output, Bucket] = {}
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
@@ -112,6 +114,8 @@ class BatchFold:
         self._nodes.clear()
         self._buckets.clear()
         self._last = self._last_gradient = None
+        self._views.forget()
+        self._gradient_views.forget()
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
@@ -208,7 +212,8 @@ class BatchFold:
                 # The first forward tells the axes of many layers, but only when it is over.
                 self._waiting.append((output, tensor.detach().clone(), gradient))
                 return
-        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
+        views = self._gradient_views if gradient else self._views
+        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient, views=views)
 
     def finish(self, architecture: Architecture) -> None:
         """The batch is over: fold what had to wait for the axes, sample the weights that are shown."""

@@ -20,7 +20,10 @@ from nansense_widgets.stats import native
 from nansense_widgets.stats.bins import RAW, raw_bins
 from nansense_widgets.stats.rows import NO_SPANS, Counts, Layout, Rows
 
-__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise", "with_all"]
+__all__ = [
+    "PART", "Expected", "Mask", "Moments", "Summary", "around", "as_numbers", "completed", "folded",
+    "in_memory_order", "others_than", "parts_of", "summarise", "with_all",
+]  # fmt: skip
 
 PART = 2**20
 """Values folded at a time."""
@@ -104,23 +107,26 @@ def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[t
     The order of the other axes is of no account: they are turned to the order in which they lie in memory.
     """
     tensor = tensor.detach()
-    size, ndim = tensor.numel(), tensor.ndim
-    if size == 0:
+    if tensor.numel() == 0:
         return (), None
-    axis = channel_axis
+    tensor, axis = in_memory_order(tensor, channel_axis)
+    # In parts before anything else: an expanded tensor is small until it is made real.
+    return _parts(tensor, axis), axis
+
+
+def in_memory_order(tensor: torch.Tensor, axis: int | None) -> tuple[torch.Tensor, int | None]:
+    """A tensor with its axes in the order in which they lie in memory, and which of them an axis is then.
+
+    That is None if there is no axis of that number.
+    """
+    ndim = tensor.ndim
     if axis is not None:
         axis = axis % ndim if -ndim <= axis < ndim else None
     if tensor.is_contiguous():
-        if size <= PART:
-            return (tensor,), axis
-    else:
-        strides = tensor.stride()
-        order = sorted(range(tensor.ndim), key=lambda i: -strides[i])
-        turned = tensor.permute(order)
-        if turned.is_contiguous():
-            tensor, axis = turned, None if axis is None else order.index(axis)
-    # In parts before anything else: an expanded tensor is small until it is made real.
-    return _parts(tensor, axis), axis
+        return tensor, axis
+    strides = tensor.stride()
+    order = sorted(range(ndim), key=lambda i: -strides[i])
+    return tensor.permute(order), None if axis is None else order.index(axis)
 
 
 def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
@@ -166,13 +172,29 @@ def _summary(
     values: torch.Tensor, axis: int | None, limit: int, expected: Expected, compiled: bool
 ) -> Summary:
     if compiled and values.dtype is torch.float32:
-        rows, zeros, moments = _folded(values, axis, limit, expected)
+        grouping = (1, 1, values.numel(), 0)
+        if axis is not None:
+            shape = around(values.shape, axis)
+            grouping = (*shape, min(shape[1], limit))
+        rows, zeros, moments = folded(values, grouping, expected)
     else:
         rows = _counted(values, axis, limit)
         zeros = _zeros(values, rows)
         flat = values.view(-1)
         finite = flat if rows.special is None else flat[flat.isfinite()]
         moments = _moments(finite, expected.is_centred)
+    return completed(values, axis, rows, zeros, moments, expected)
+
+
+def completed(
+    values: torch.Tensor,
+    axis: int | None,
+    rows: Rows,
+    zeros: tuple[int, int],
+    moments: Moments,
+    expected: Expected,
+) -> Summary:
+    """All that is known of values, from what has been counted of them."""
     tiny = alive = None
     if (rows.flat[1], rows.flat[0]) != zeros:
         tiny = rows.first - _row_zeros(values, axis, zeros, rows.layout.rows - 1)
@@ -181,16 +203,20 @@ def _summary(
     return Summary(rows, zeros, tiny, alive, moments, moments[0] != values.numel())
 
 
-def _folded(
-    values: torch.Tensor, axis: int | None, limit: int, expected: Expected
+def folded(
+    values: torch.Tensor, grouping: tuple[int, int, int, int], expected: Expected
 ) -> tuple[Rows, tuple[int, int], Moments]:
+    """What compiled code counts of float32 values: rows, how many are +0 and -0, moments.
+
+    Args:
+        values: contiguous.
+        grouping: size of the axes before the channels, channels, size of those after them, and how many of
+            the channels get a row.
+        expected: what is thought of the values.
+    """
     shift = expected.mean
-    outer, channels, inner, own = 1, 1, values.numel(), 0
-    if axis is not None:
-        outer, channels, inner = _around(values.shape, axis)
-        own = min(channels, limit)
     rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
-        values, outer, channels, inner, own, shift, expected.layout
+        values, *grouping, shift, expected.layout
     )
     for closer in ("middle", "mean"):
         if n == 0 or total * total <= FAR * n * (squares - total * total / n):
@@ -206,7 +232,7 @@ def _folded(
 
 
 @functools.lru_cache(maxsize=1024)
-def _around(shape: torch.Size, axis: int) -> tuple[int, int, int]:
+def around(shape: torch.Size, axis: int) -> tuple[int, int, int]:
     """Size of the axes before one, of itself, and of those after it."""
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
