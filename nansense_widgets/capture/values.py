@@ -144,10 +144,11 @@ def unreadable(tensor: torch.Tensor) -> str:
     """Why a tensor has no values that could be copied, or an empty string."""
     if tensor.is_meta:
         return "not captured: a meta tensor has a shape but no values"
-    if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
-        return "not captured: uninitialised until its first forward"
-    if type(tensor).__name__ == "FakeTensor":  # torch.export and its like
-        return "not captured: a fake tensor has a shape but no values"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
+            return "not captured: uninitialised until its first forward"
+        if type(tensor).__name__ == "FakeTensor":  # torch.export and its like
+            return "not captured: a fake tensor has a shape but no values"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "not captured: inside a torch.func transform the values belong to the transform"
     if tensor.is_nested:
@@ -186,5 +187,6 @@ def _is_freed(tensor: torch.Tensor) -> bool:
         last += tensor.numel() - 1
     else:
         last += sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
-    own = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    return own and held < (last + 1) * tensor.element_size()
+    if held >= (last + 1) * tensor.element_size():
+        return False
+    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__

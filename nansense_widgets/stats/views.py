@@ -68,8 +68,8 @@ class _Known(NamedTuple):
         address: where they begin.
         size: how many.
         version: of the tensor.
-        place: where they lie.
-        checksum: None where no view was expected.
+        place: where they lie; None where no view is expected, or where it is no place.
+        checksum: of what lies there.
         owner: whose they were.
         copy: they themselves, in the order of their addresses, if they did not lie in one run.
         by_channel: rows, by size of the axes before the channels, channels, size of those after them, and
@@ -146,16 +146,17 @@ class Views:
             _version(tensor),
         ):
             return False
-        if known.place is None or known.place != Place.of(tensor):
+        place = Place.of(tensor)
+        if place is None:
             return False
         known.owner.is_viewed = True
-        return known.checksum is not None and known.checksum == native.checksum(*known.place)
+        return place == known.place and native.checksum(*place) == known.checksum
 
     def _count(
         self, tensor: torch.Tensor, grouping: tuple[int, int, int, int], expected: Expected, owner: Viewed
     ) -> tuple[_Known, torch.Tensor]:
-        place = Place.of(tensor)
-        checksum = native.checksum(*place) if place is not None and owner.is_viewed else None
+        place = Place.of(tensor) if owner.is_viewed else None
+        checksum = None if place is None else native.checksum(*place)
         values = tensor if tensor.is_contiguous() else tensor.contiguous()
         rows, zeros, moments = folded(values, grouping, expected)
         self._known = known = _Known(
@@ -165,7 +166,7 @@ class Views:
             place,
             checksum,
             owner,
-            None if values is tensor or checksum is None else values,
+            None if values is tensor or place is None else values,
             {grouping: rows},
             zeros,
             moments,

@@ -248,10 +248,10 @@ class Heads(nn.Module):
         if self.meanwhile == "in place":
             back.mul_(2)
         if self.hook:
-            back.register_hook(self.double)
+            back.register_hook(self.scale_up)
         return self.out(back.reshape(2, 5, 8))
 
-    def double(self, gradient: torch.Tensor) -> None:
+    def scale_up(self, gradient: torch.Tensor) -> None:
         (gradient.data if self.hook == "data" else gradient).mul_(2)
 
 
