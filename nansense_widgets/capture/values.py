@@ -14,6 +14,7 @@ __all__ = [
     "Budget",
     "Kept",
     "copied",
+    "is_plain",
     "keep",
     "memoryless",
     "size_of",
@@ -60,17 +61,20 @@ class unobserved:  # noqa: N801  read as a statement, like torch.no_grad
             self._autocast = torch._C._DisableAutocast()
             self._autocast.__enter__()
         self._rare: ExitStack | None = None
-        if torch.is_inference_mode_enabled() or torch._C._len_torch_dispatch_stack():
+        inference = torch.is_inference_mode_enabled()
+        if inference or torch._C._len_torch_dispatch_stack():
             self._rare = ExitStack()
-            if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
+            if inference:  # what is made in it may never be changed in place later
                 self._rare.enter_context(torch.inference_mode(False))
             if torch._C._len_torch_dispatch_stack():
                 self._rare.enter_context(_disable_current_modes())
         self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        if self._grad:
+            torch._C._set_grad_enabled(False)
 
     def __exit__(self, *_: object) -> None:
-        torch._C._set_grad_enabled(self._grad)
+        if self._grad:
+            torch._C._set_grad_enabled(True)
         if self._rare is not None:
             self._rare.close()
         if self._autocast is not None:
@@ -156,6 +160,23 @@ def unreadable(tensor: torch.Tensor) -> str:
     if _is_freed(tensor):
         return "not captured: its memory has been freed"
     return ""
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is torch's own, and its values lie on the CPU in one run: then all of the above and
+    `memoryless` hold nothing against it. Nearly all are, and this is asked of every value of every layer.
+    """
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and tensor.is_contiguous()
+        and bool(tensor.data_ptr())
+        and tensor.untyped_storage().nbytes()
+        >= (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+    )
 
 
 def memoryless(tensor: torch.Tensor) -> str:

@@ -17,7 +17,15 @@ from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import TENSOR_BYTES, Budget, memoryless, unobserved, unreadable, unscale
+from nansense_widgets.capture.values import (
+    TENSOR_BYTES,
+    Budget,
+    is_plain,
+    memoryless,
+    unobserved,
+    unreadable,
+    unscale,
+)
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
 from nansense_widgets.stats.instruments.batch import InstrumentBatch
@@ -148,7 +156,9 @@ class BatchFold:
         listens = tensor.requires_grad and torch.is_grad_enabled()
         with unobserved():
             try:
-                if why := unreadable(tensor) or _sparse(tensor) or memoryless(tensor):
+                if not is_plain(tensor) and (
+                    why := unreadable(tensor) or _sparse(tensor) or memoryless(tensor)
+                ):
                     self._bucket(output).note(why)
                     return
                 # A scope gives what the last layer in it gave. Other layers that give the same tensor may
@@ -187,7 +197,7 @@ class BatchFold:
                 _, aside = self._passes.current()
                 if aside or _sparse(gradient):
                     return
-                if why := memoryless(gradient):
+                if not is_plain(gradient) and (why := memoryless(gradient)):
                     for output in outputs:
                         self._bucket(output).note(why)
                     return
