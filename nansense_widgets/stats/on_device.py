@@ -12,7 +12,8 @@ import torch
 
 from nansense_widgets.stats.bins import MINUS_ZERO, RAW, ZERO, raw_bins
 from nansense_widgets.stats.rows import Rows
-from nansense_widgets.stats.summary import Summary, as_numbers, others_than, parts_of, with_all
+from nansense_widgets.stats.summary import Summary, as_numbers, others_than, parts_of
+from nansense_widgets.stats.uncompiled import with_all
 
 __all__ = ["DeviceStats", "DeviceSummary", "is_asynchronous", "summarise_on_device"]
 

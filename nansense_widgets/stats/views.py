@@ -15,13 +15,13 @@ from nansense_widgets.stats.rows import Rows
 from nansense_widgets.stats.summary import (
     PART,
     Expected,
-    Moments,
     Summary,
     around,
     completed,
     folded,
     in_memory_order,
 )
+from nansense_widgets.stats.uncompiled import Moments
 
 __all__ = ["Place", "Viewed", "Views"]
 

@@ -72,11 +72,11 @@ def channels_of(
     """Rows of the first channels of values whose counts are known.
 
     Args:
-        values: see `fold`, as the three below.
-        outer: ….
-        channels: ….
-        inner: ….
-        own: ….
+        values: contiguous float32 on the CPU, which lie as (outer, channels, inner).
+        outer: size of the axes before the channels.
+        channels: how many.
+        inner: size of the axes after them.
+        own: how many of them, the first ones, get a row each.
         everything: the row of all values, alone.
     """
     scratch = _taken_scratch(own)
