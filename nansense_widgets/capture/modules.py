@@ -89,12 +89,13 @@ class ModuleIndex:
     def bind_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """Arguments of one call of the root by the forward's parameter names."""
         try:
-            bound = inspect.signature(self.root.forward).bind(*args, **kwargs).arguments
+            signature = inspect.signature(self.root.forward)
+            bound = signature.bind(*args, **kwargs).arguments
         except (TypeError, ValueError):  # the call is about to fail, or the forward hides its signature
             return {f"arg{i}": value for i, value in enumerate(args)} | dict(kwargs)
         named: dict[str, Any] = {}
         for name, value in bound.items():
-            kind = inspect.signature(self.root.forward).parameters[name].kind
+            kind = signature.parameters[name].kind
             if kind is inspect.Parameter.VAR_KEYWORD:
                 named.update(value)
             else:

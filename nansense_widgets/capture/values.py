@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -13,6 +14,7 @@ __all__ = [
     "Budget",
     "Kept",
     "copied",
+    "is_plain",
     "keep",
     "memoryless",
     "size_of",
@@ -54,23 +56,29 @@ class unobserved:  # noqa: N801  read as a statement, like torch.no_grad
     def __enter__(self) -> None:
         self._function = torch._C.DisableTorchFunction()
         self._function.__enter__()
-        self._autocast = torch._C._DisableAutocast()
-        self._autocast.__enter__()
+        self._autocast: Any = None
+        if torch._C._is_any_autocast_enabled():
+            self._autocast = torch._C._DisableAutocast()
+            self._autocast.__enter__()
         self._rare: ExitStack | None = None
-        if torch.is_inference_mode_enabled() or torch._C._len_torch_dispatch_stack():
+        inference = torch.is_inference_mode_enabled()
+        if inference or torch._C._len_torch_dispatch_stack():
             self._rare = ExitStack()
-            if torch.is_inference_mode_enabled():  # what is made in it may never be changed in place later
+            if inference:  # what is made in it may never be changed in place later
                 self._rare.enter_context(torch.inference_mode(False))
             if torch._C._len_torch_dispatch_stack():
                 self._rare.enter_context(_disable_current_modes())
         self._grad = torch.is_grad_enabled()
-        torch._C._set_grad_enabled(False)
+        if self._grad:
+            torch._C._set_grad_enabled(False)
 
     def __exit__(self, *_: object) -> None:
-        torch._C._set_grad_enabled(self._grad)
+        if self._grad:
+            torch._C._set_grad_enabled(True)
         if self._rare is not None:
             self._rare.close()
-        self._autocast.__exit__(None, None, None)
+        if self._autocast is not None:
+            self._autocast.__exit__(None, None, None)
         self._function.__exit__(None, None, None)
 
 
@@ -125,8 +133,9 @@ def to_cpu(kept: Kept) -> Kept:
 
 def size_of(tensor: torch.Tensor) -> int:
     """Bytes of a tensor; of a sparse one those of its values and indices."""
-    parts = (tensor._values(), tensor._indices()) if tensor.is_sparse else (tensor,)
-    return sum(part.numel() * part.element_size() for part in parts)
+    if tensor.is_sparse:
+        return size_of(tensor._values()) + size_of(tensor._indices())
+    return tensor.numel() * tensor.element_size()
 
 
 def unscale(tensor: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -139,10 +148,11 @@ def unreadable(tensor: torch.Tensor) -> str:
     """Why a tensor has no values that could be copied, or an empty string."""
     if tensor.is_meta:
         return "not captured: a meta tensor has a shape but no values"
-    if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
-        return "not captured: uninitialised until its first forward"
-    if type(tensor).__name__ == "FakeTensor":  # torch.export and its like
-        return "not captured: a fake tensor has a shape but no values"
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if isinstance(tensor, (UninitializedParameter, UninitializedBuffer)):
+            return "not captured: uninitialised until its first forward"
+        if type(tensor).__name__ == "FakeTensor":  # torch.export and its like
+            return "not captured: a fake tensor has a shape but no values"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "not captured: inside a torch.func transform the values belong to the transform"
     if tensor.is_nested:
@@ -150,6 +160,23 @@ def unreadable(tensor: torch.Tensor) -> str:
     if _is_freed(tensor):
         return "not captured: its memory has been freed"
     return ""
+
+
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is torch's own, and its values lie on the CPU in one run: then all of the above and
+    `memoryless` hold nothing against it. Nearly all are, and this is asked of every value of every layer.
+    """
+    return (
+        type(tensor) in (torch.Tensor, torch.nn.Parameter)
+        and tensor.is_cpu
+        and tensor.layout is torch.strided
+        and not tensor.is_nested
+        and not torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+        and tensor.is_contiguous()
+        and bool(tensor.data_ptr())
+        and tensor.untyped_storage().nbytes()
+        >= (tensor.storage_offset() + tensor.numel()) * tensor.element_size()
+    )
 
 
 def memoryless(tensor: torch.Tensor) -> str:
@@ -176,7 +203,11 @@ def _is_freed(tensor: torch.Tensor) -> bool:
         held = tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):  # a subclass without a storage
         return False
-    steps = zip(tensor.shape, tensor.stride(), strict=True)
-    last = tensor.storage_offset() + sum((size - 1) * step for size, step in steps)
-    own = type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__
-    return own and held < (last + 1) * tensor.element_size()
+    last = tensor.storage_offset()
+    if tensor.is_contiguous():  # nearly always
+        last += tensor.numel() - 1
+    else:
+        last += sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    if held >= (last + 1) * tensor.element_size():
+        return False
+    return type(tensor).__torch_dispatch__ is torch.Tensor.__torch_dispatch__

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from nansense_widgets.stats.bins import INF, MINUS_INF, NAN, RAW, in_order
+from nansense_widgets.stats.bins import INF, MINUS_INF, NAN, in_order
 from nansense_widgets.stats.on_device import DeviceStats, DeviceSummary, is_asynchronous, summarise_on_device
-from nansense_widgets.stats.rows import Counts, RowCounts
+from nansense_widgets.stats.rows import RowCounts
 from nansense_widgets.stats.snapshot import TensorStatsSnapshot
 from nansense_widgets.stats.summary import Expected, Mask, Summary, summarise
+from nansense_widgets.stats.views import Views
 
 __all__ = ["CHANNEL_LIMIT", "TensorStats"]
 
@@ -41,9 +42,8 @@ class TensorStats:
         self.limit = channel_limit
         self.dtype: torch.dtype | None = None
         """Of the tensors; the one that came last."""
-        self._counts: Counts | None = None
-        self._zeros = np.zeros(2, np.int64)
-        self._rows: RowCounts | None = None
+        self._rows = RowCounts()
+        self._zeros = self._minus_zeros = 0
         self._alive: Mask = np.zeros(0, np.bool_)
         self._suspects: tuple[int, ...] | None = None
         self._n = 0
@@ -54,6 +54,8 @@ class TensorStats:
         self.has_nonfinite = False
         """Whether a value was NaN or infinite; on an accelerator it is known when they are fetched."""
         self.first_nonfinite: int | None = None
+        self.is_viewed = False
+        """Whether another layer has given a view of the values."""
         self._devices: dict[torch.device, DeviceStats] = {}
 
     @property
@@ -73,16 +75,23 @@ class TensorStats:
         for summary in self.summaries(tensor):
             self.add(summary)
 
-    def summaries(self, tensor: torch.Tensor) -> Sequence[Summary | DeviceSummary]:
-        """What is to be added of a tensor's values."""
-        if is_asynchronous(tensor):
-            return summarise_on_device(tensor, self.axis, self.limit)
-        tensor = tensor.cpu()
+    def summaries(
+        self, tensor: torch.Tensor, views: Views | None = None
+    ) -> Sequence[Summary | DeviceSummary]:
+        """What is to be added of a tensor's values; `views` remembers what was counted before them."""
+        if views is not None:
+            known = views.summary(tensor, self.axis, self.limit, self.expected(tensor), self)
+            if known is not None:
+                return (known,)
+        if not tensor.is_cpu:
+            if is_asynchronous(tensor):
+                return summarise_on_device(tensor, self.axis, self.limit)
+            tensor = tensor.cpu()
         return summarise(tensor, self.axis, self.limit, self.expected(tensor))
 
     def expected(self, tensor: torch.Tensor) -> Expected:
         """What is known already, to be used for a tensor that comes."""
-        return Expected(self._mean, self.is_centred, self.suspects(tensor))
+        return Expected(self._mean, self.is_centred, self.suspects(tensor), self._rows.layout)
 
     def add(self, summary: Summary | DeviceSummary) -> None:
         """Add what is known of some values."""
@@ -92,14 +101,9 @@ class TensorStats:
             self._add(summary)
 
     def _add(self, summary: Summary) -> None:
-        if self._counts is None:
-            self._counts = np.zeros(RAW, np.int64)
-        self._counts += summary.counts
-        self._zeros += summary.zeros
-        if summary.rows is not None:
-            if self._rows is None:
-                self._rows = RowCounts()
-            self._rows.add(summary.rows, summary.tiny)
+        self._rows.add(summary.rows, summary.tiny)
+        self._zeros += summary.zeros[0]
+        self._minus_zeros += summary.zeros[1]
         if summary.alive is not None:
             self._add_alive(summary.alive)
         n, mean, squares, low, high = summary.moments
@@ -119,21 +123,24 @@ class TensorStats:
             drained = device.drain()
             if drained is not None:
                 self._add(drained)
-        if self._counts is None:
+        if self._rows.layout.rows == 0:
             return TensorStatsSnapshot()
+        counts = self._rows.raw()[0]
+        zeros = torch.tensor([self._zeros, self._minus_zeros], device="cpu")
+        has_channels = self._rows.layout.rows > 1
         return TensorStatsSnapshot(
             n=self._n,
             sum=self._mean * self._n,
             sum_sq=self._squares + self._n * self._mean * self._mean,
             min=self._min if self._n else math.nan,
             max=self._max if self._n else math.nan,
-            nan=int(self._counts[NAN].sum()),
-            posinf=int(self._counts[INF]),
-            neginf=int(self._counts[MINUS_INF]),
+            nan=int(counts[NAN].sum()),
+            posinf=int(counts[INF]),
+            neginf=int(counts[MINUS_INF]),
             first_nonfinite=self.first_nonfinite,
-            hist=in_order(torch.from_numpy(self._counts), torch.from_numpy(self._zeros)),
-            rows=None if self._rows is None else self._rows.copy(),
-            alive=None if self._rows is None else torch.from_numpy(self._alive.copy()),
+            hist=in_order(torch.from_numpy(counts), zeros),
+            rows=self._rows.copy() if has_channels else None,
+            alive=torch.from_numpy(self._alive.copy()) if has_channels else None,
             mean=self._mean if self._n else math.nan,
             variance=self._squares / self._n if self._n else math.nan,
             dtype=self.dtype,
@@ -142,16 +149,14 @@ class TensorStats:
     @property
     def nbytes(self) -> int:
         """Memory that it takes."""
-        counts = 0 if self._counts is None else self._counts.nbytes
-        rows = 0 if self._rows is None else self._rows.nbytes
-        return counts + self._alive.nbytes + rows + sum(device.nbytes for device in self._devices.values())
+        return (
+            self._rows.nbytes + self._alive.nbytes + sum(device.nbytes for device in self._devices.values())
+        )
 
     def copy(self) -> TensorStats:
         """An independent copy."""
         other = copy.copy(self)
-        other._counts = None if self._counts is None else self._counts.copy()
-        other._zeros = self._zeros.copy()
-        other._rows = None if self._rows is None else self._rows.copy()
+        other._rows = self._rows.copy()
         other._alive = self._alive.copy()
         other._devices = {device: stats.copy() for device, stats in self._devices.items()}
         return other

@@ -14,6 +14,7 @@ from nansense_widgets.stats.builder import GalleryBuilder
 from nansense_widgets.stats.on_device import DeviceSummary
 from nansense_widgets.stats.snapshot import LayerStatsSnapshot
 from nansense_widgets.stats.summary import Summary
+from nansense_widgets.stats.views import Views
 
 __all__ = ["Bucket", "Shared"]
 
@@ -31,10 +32,10 @@ class Bucket:
         self._note = ""
         self.patches: GalleryBuilder | None = None
 
-    def add(self, shared: Shared, batch: int, *, gradient: bool) -> None:
+    def add(self, shared: Shared, batch: int, *, gradient: bool, views: Views | None = None) -> None:
         with self._lock:
             stats = self._gradients if gradient else self._activations
-            for summary in shared.summaries(stats):
+            for summary in shared.summaries(stats, views):
                 stats.add(summary)
             if stats.first_nonfinite is None and stats.has_nonfinite:
                 stats.first_nonfinite = batch
@@ -104,7 +105,7 @@ class Shared:
         """No other layer will ask for the summaries."""
         self._summaries.clear()
 
-    def summaries(self, stats: TensorStats) -> Sequence[Summary | DeviceSummary]:
+    def summaries(self, stats: TensorStats, views: Views | None) -> Sequence[Summary | DeviceSummary]:
         """What is to be added to `stats`, computed once for all that look at it alike."""
         tensor = self._tensor()
         assert tensor is not None  # who asks holds it
@@ -113,7 +114,7 @@ class Shared:
         key = (stats.axis, stats.limit, suspects)
         found = self._summaries.get(key)
         if found is None:
-            found = stats.summaries(tensor)
+            found = stats.summaries(tensor, views)
             self._summaries[key] = found
         return found
 

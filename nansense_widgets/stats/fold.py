@@ -17,13 +17,22 @@ from nansense_widgets.capture.custom import CustomTensors
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.passes import BackwardPasses, grad_fn_of, gradient_edge, is_traced
 from nansense_widgets.capture.scaling import LossScaling
-from nansense_widgets.capture.values import TENSOR_BYTES, Budget, memoryless, unobserved, unreadable, unscale
+from nansense_widgets.capture.values import (
+    TENSOR_BYTES,
+    Budget,
+    is_plain,
+    memoryless,
+    unobserved,
+    unreadable,
+    unscale,
+)
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.bucket import Bucket, Shared
 from nansense_widgets.stats.instruments.batch import InstrumentBatch
 from nansense_widgets.stats.instruments.live import LiveLayer
 from nansense_widgets.stats.patches import MODEL, Given, PatchFold
 from nansense_widgets.stats.steps import StepWatch
+from nansense_widgets.stats.views import Views
 
 __all__ = ["BatchFold"]
 
@@ -79,6 +88,8 @@ class BatchFold:
         self._budget = Budget()
         self._last: _Value | None = None
         self._last_gradient: Shared | None = None
+        self._views, self._gradient_views = Views(), Views()
+        self._buckets: dict[_Output, Bucket] = {}
         self._waiting: list[tuple[_Output, torch.Tensor, bool]] = []
         self._handles: list[RemovableHandle] = []
         self._nodes: list[Any] = []
@@ -109,7 +120,10 @@ class BatchFold:
             handle.remove()
         self._handles.clear()
         self._nodes.clear()
+        self._buckets.clear()
         self._last = self._last_gradient = None
+        self._views.forget()
+        self._gradient_views.forget()
 
     def take(self, layer: str, value: Any) -> None:
         """Fold the first tensor of a value, and its gradient when it comes."""
@@ -132,7 +146,7 @@ class BatchFold:
 
     def _take(self, layer: str, value: Any, *, again: bool) -> None:
         try:
-            path, tensor = next(leaves(value), ("", None))
+            path, tensor = ("", value) if type(value) is torch.Tensor else next(leaves(value), ("", None))
         except Exception as error:  # a container of the user's own that cannot be looked into
             self._bucket(_Output(layer, "", 0)).note(f"not collected: {type(error).__name__}: {error}")
             return
@@ -142,7 +156,9 @@ class BatchFold:
         listens = tensor.requires_grad and torch.is_grad_enabled()
         with unobserved():
             try:
-                if why := unreadable(tensor) or _sparse(tensor) or memoryless(tensor):
+                if not is_plain(tensor) and (
+                    why := unreadable(tensor) or _sparse(tensor) or memoryless(tensor)
+                ):
                     self._bucket(output).note(why)
                     return
                 # A scope gives what the last layer in it gave. Other layers that give the same tensor may
@@ -181,7 +197,7 @@ class BatchFold:
                 _, aside = self._passes.current()
                 if aside or _sparse(gradient):
                     return
-                if why := memoryless(gradient):
+                if not is_plain(gradient) and (why := memoryless(gradient)):
                     for output in outputs:
                         self._bucket(output).note(why)
                     return
@@ -200,17 +216,19 @@ class BatchFold:
                     self._bucket(output).note(f"gradients not collected: {type(error).__name__}: {error}")
 
     def _fold(self, output: _Output, shared: Shared, tensor: torch.Tensor, *, gradient: bool) -> None:
-        unknown = not self._architecture.traced and self._axes(output) is None
-        size = tensor.numel() * tensor.element_size()
-        if unknown and self.is_captured and size <= TENSOR_BYTES and self._budget.admits(size):
-            # The first forward tells the axes of many layers, but only when it is over.
-            self._waiting.append((output, tensor.detach().clone(), gradient))
-            return
-        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient)
+        if self.is_captured and not self._architecture.traced and self._axes(output) is None:
+            size = tensor.numel() * tensor.element_size()
+            if size <= TENSOR_BYTES and self._budget.admits(size):
+                # The first forward tells the axes of many layers, but only when it is over.
+                self._waiting.append((output, tensor.detach().clone(), gradient))
+                return
+        views = self._gradient_views if gradient else self._views
+        self._bucket(output).add(shared, self._position.batch_idx, gradient=gradient, views=views)
 
     def finish(self, architecture: Architecture) -> None:
         """The batch is over: fold what had to wait for the axes, sample the weights that are shown."""
         self._architecture = architecture
+        self._buckets.clear()
         self._steps.finish(sample=self.is_captured)
         with unobserved():
             for output, tensor, gradient in self._waiting:
@@ -264,6 +282,9 @@ class BatchFold:
         return self._architecture.axes(output.layer, output.path, output.ndim)
 
     def _bucket(self, output: _Output) -> Bucket:
+        known = self._buckets.get(output)
+        if known is not None:
+            return known
         axes = self._axes(output)
         channel = None if axes is None else axes.channel
         bucket = self._bucket_of(output.layer, self._position, channel)
@@ -273,6 +294,7 @@ class BatchFold:
             bucket.note(
                 "its axes were chosen anew in this epoch: channels are those of before until the next one"
             )
+        self._buckets[output] = bucket
         return bucket
 
 

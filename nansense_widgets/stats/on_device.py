@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from nansense_widgets.stats.bins import MINUS_ZERO, RAW, ZERO, raw_bins
 from nansense_widgets.stats.rows import Rows
 from nansense_widgets.stats.summary import Summary, as_numbers, others_than, parts_of
+from nansense_widgets.stats.uncompiled import with_all
 
 __all__ = ["DeviceStats", "DeviceSummary", "is_asynchronous", "summarise_on_device"]
 
@@ -98,20 +98,16 @@ class DeviceStats:
         alive = None if known.alive is None else known.alive.cpu().numpy()
         numbers = torch.stack([known.n.double(), known.mean, known.squares, known.low, known.high]).tolist()
         all_zeros = zeros.sum(0)
-        rows = tiny = None
-        total = raw.sum(0)
-        if alive is not None:
-            own = min(len(alive), len(raw) - 1)
-            rows = Rows.of(np.ascontiguousarray(raw[:own]), total)
-            tiny = rows.first - zeros[:own, ::-1]
+        own = 0 if alive is None else min(len(alive), len(raw) - 1)
+        rows = Rows.of(with_all(raw, own))
+        tiny = rows.first - with_all(zeros, own)[:, ::-1]
         return Summary(
-            counts=total,
             zeros=(int(all_zeros[0]), int(all_zeros[1])),
             rows=rows,
             tiny=tiny,
             alive=alive,
             moments=(int(numbers[0]), numbers[1], numbers[2], numbers[3], numbers[4]),
-            special=int(numbers[0]) != int(total.sum()),
+            special=rows.special is not None,
         )
 
     @property

@@ -13,7 +13,7 @@ import torch
 from torch.optim import Optimizer
 
 from nansense_widgets.capture.hooks import OPTIMIZER_HOOKS
-from nansense_widgets.capture.values import memoryless, size_of, unobserved, unreadable
+from nansense_widgets.capture.values import is_plain, memoryless, size_of, unobserved, unreadable
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.stats.accumulate import TensorStats
 from nansense_widgets.stats.epochs import Epochs
@@ -263,7 +263,7 @@ class StepWatch:
             return []
         for parameter in parameters:
             names = self._names.get(id(parameter), ())
-            if names and not (unreadable(parameter) or memoryless(parameter)):
+            if names and (is_plain(parameter) or not (unreadable(parameter) or memoryless(parameter))):
                 found += [(name, parameter) for name in names]
         return found
 

@@ -10,34 +10,28 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from nansense_widgets.stats import native
-from nansense_widgets.stats.bins import MINUS_ZERO, RAW, SPECIAL, ZERO, raw_bins
-from nansense_widgets.stats.rows import Counts, Rows
+from nansense_widgets.stats.rows import NO_SPANS, Counts, Layout, Rows
+from nansense_widgets.stats.uncompiled import Moments, counted, moments_of, zeros_of
 
-__all__ = ["Expected", "Mask", "Summary", "as_numbers", "others_than", "parts_of", "summarise"]
+__all__ = [
+    "PART", "Expected", "Mask", "Summary", "around", "as_numbers", "completed", "folded",
+    "in_memory_order", "others_than", "parts_of", "summarise",
+]  # fmt: skip
 
 PART = 2**20
 """Values folded at a time."""
-
-ROW = 256
-"""Values added up in float32 before they go into float64: one large one is not to swallow many others."""
-
-_TINY, _SAFE = 1e-12, 1e18
-"""Between these, squares of the largest values and of those that matter beside them are normal float32."""
 
 FAR = 1e6
 """Square of how many deviations a mean may lie from where it was thought to be, before digits are lost."""
 
 Mask = npt.NDArray[np.bool_]
-
-Moments = tuple[int, float, float, float, float]
-"""Number, mean, sum of squared differences from the mean, least and largest of the finite values."""
 
 
 class Expected(NamedTuple):
@@ -47,29 +41,29 @@ class Expected(NamedTuple):
         mean: of all values.
         is_centred: whether it is small beside the deviation.
         suspects: channels that may be dead; None: any.
+        layout: of the counts so far; those of values that fit into its spans come in the same ones.
     """
 
     mean: float = 0.0
     is_centred: bool = False
     suspects: tuple[int, ...] | None = None
+    layout: Layout = NO_SPANS
 
 
 class Summary(NamedTuple):
     """All that is known of some values; what several layers share is computed once.
 
     Attributes:
-        counts: by raw bin: int64 of shape (2048,).
+        rows: counts by raw bin, of all and of the first channels.
         zeros: how many are +0 and -0.
-        rows: counts of the first channels; None without a channel axis.
         tiny: how many in their first bins are no zeros: (rows, 2), negative and positive; None if none.
         alive: of each channel, whether one of its values is not zero; None where it was not asked.
         moments: of the finite values.
         special: whether others are among them.
     """
 
-    counts: Counts
+    rows: Rows
     zeros: tuple[int, int]
-    rows: Rows | None
     tiny: Counts | None
     alive: Mask | None
     moments: Moments
@@ -104,23 +98,26 @@ def parts_of(tensor: torch.Tensor, channel_axis: int | None) -> tuple[Sequence[t
     The order of the other axes is of no account: they are turned to the order in which they lie in memory.
     """
     tensor = tensor.detach()
-    size, ndim = tensor.numel(), tensor.ndim
-    if size == 0:
+    if tensor.numel() == 0:
         return (), None
-    axis = channel_axis
+    tensor, axis = in_memory_order(tensor, channel_axis)
+    # In parts before anything else: an expanded tensor is small until it is made real.
+    return _parts(tensor, axis), axis
+
+
+def in_memory_order(tensor: torch.Tensor, axis: int | None) -> tuple[torch.Tensor, int | None]:
+    """A tensor with its axes in the order in which they lie in memory, and which of them an axis is then.
+
+    That is None if there is no axis of that number.
+    """
+    ndim = tensor.ndim
     if axis is not None:
         axis = axis % ndim if -ndim <= axis < ndim else None
     if tensor.is_contiguous():
-        if size <= PART:
-            return (tensor,), axis
-    else:
-        strides = tensor.stride()
-        order = sorted(range(tensor.ndim), key=lambda i: -strides[i])
-        turned = tensor.permute(order)
-        if turned.is_contiguous():
-            tensor, axis = turned, None if axis is None else order.index(axis)
-    # In parts before anything else: an expanded tensor is small until it is made real.
-    return _parts(tensor, axis), axis
+        return tensor, axis
+    strides = tensor.stride()
+    order = sorted(range(ndim), key=lambda i: -strides[i])
+    return tensor.permute(order), None if axis is None else order.index(axis)
 
 
 def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
@@ -139,7 +136,7 @@ def _parts(values: torch.Tensor, axis: int | None) -> Sequence[torch.Tensor]:
 def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in float32 where that is exact, else float64; magnitudes of complex numbers."""
     if tensor.dtype is torch.float32 and not (tensor.is_neg() or tensor._is_zerotensor()):
-        return tensor.contiguous()  # nearly always
+        return tensor if tensor.is_contiguous() else tensor.contiguous()  # nearly always
     tensor = tensor.detach()
     if tensor._is_zerotensor():
         tensor = tensor.clone()  # it has no memory until then
@@ -153,43 +150,55 @@ def as_numbers(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(torch.float64 if wide else torch.float32).contiguous()
 
 
-@functools.lru_cache(maxsize=256)
-def _row_offsets(ndim: int, axis: int, channels: int, limit: int, device: torch.device) -> torch.Tensor:
-    """What to add to a raw bin, by channel: the first `limit` have a row each, all others share the next."""
-    shape = [1] * ndim
-    shape[axis] = channels
-    rows = torch.arange(channels, dtype=torch.int32, device=device).clamp_(max=limit)
-    return rows.mul_(RAW).view(shape)
-
-
 def _summary(
     values: torch.Tensor, axis: int | None, limit: int, expected: Expected, compiled: bool
 ) -> Summary:
     if compiled and values.dtype is torch.float32:
-        counts, rows, zeros, moments = _folded(values, axis, limit, expected.mean)
+        grouping = (1, 1, values.numel(), 0)
+        if axis is not None:
+            shape = around(values.shape, axis)
+            grouping = (*shape, min(shape[1], limit))
+        rows, zeros, moments = folded(values, grouping, expected)
     else:
-        counts, rows = _counted(values, axis, limit)
-        zeros = _zeros(values, counts)
+        rows = counted(values, axis, limit)
+        zeros = zeros_of(values, rows)
         flat = values.view(-1)
-        moments = _moments(flat[flat.isfinite()] if counts[SPECIAL].any() else flat, expected.is_centred)
+        finite = flat if rows.special is None else flat[flat.isfinite()]
+        moments = moments_of(finite, expected.is_centred)
+    return completed(values, axis, rows, zeros, moments, expected)
+
+
+def completed(
+    values: torch.Tensor,
+    axis: int | None,
+    rows: Rows,
+    zeros: tuple[int, int],
+    moments: Moments,
+    expected: Expected,
+) -> Summary:
+    """All that is known of values, from what has been counted of them."""
     tiny = alive = None
-    if axis is not None and rows is not None:
-        if (int(counts[ZERO]), int(counts[MINUS_ZERO])) != zeros:
-            tiny = rows.first - _row_zeros(values, axis, len(rows.first))
-        alive = _alive(values, axis, rows, tiny, expected.suspects)
-    return Summary(counts, zeros, rows, tiny, alive, moments, moments[0] != values.numel())
-
-
-def _folded(
-    values: torch.Tensor, axis: int | None, limit: int, shift: float
-) -> tuple[Counts, Rows | None, tuple[int, int], Moments]:
-    outer, channels, inner = 1, 1, values.numel()
+    if (rows.flat[1], rows.flat[0]) != zeros:
+        tiny = rows.first - _row_zeros(values, axis, zeros, rows.layout.rows - 1)
     if axis is not None:
-        outer, channels = math.prod(values.shape[:axis]), values.shape[axis]
-        inner = math.prod(values.shape[axis + 1 :])
-    own = 0 if axis is None else min(channels, limit)
-    counts, rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
-        values, outer, channels, inner, own, limit, shift
+        alive = _alive(values, axis, rows, tiny, expected.suspects)
+    return Summary(rows, zeros, tiny, alive, moments, moments[0] != values.numel())
+
+
+def folded(
+    values: torch.Tensor, grouping: tuple[int, int, int, int], expected: Expected
+) -> tuple[Rows, tuple[int, int], Moments]:
+    """What compiled code counts of float32 values: rows, how many are +0 and -0, moments.
+
+    Args:
+        values: contiguous.
+        grouping: size of the axes before the channels, channels, size of those after them, and how many of
+            the channels get a row.
+        expected: what is thought of the values.
+    """
+    shift = expected.mean
+    rows, (n, total, squares, low, high, zeros, minus_zeros) = native.fold(
+        values, *grouping, shift, expected.layout
     )
     for closer in ("middle", "mean"):
         if n == 0 or total * total <= FAR * n * (squares - total * total / n):
@@ -201,35 +210,25 @@ def _folded(
     moments = (0, 0.0, 0.0, math.inf, -math.inf)
     if n:
         moments = int(n), shift + total / n, max(squares - total * total / n, 0.0), low, high
-    return counts, rows if own else None, (int(zeros), int(minus_zeros)), moments
+    return rows, (int(zeros), int(minus_zeros)), moments
 
 
-def _zeros(values: torch.Tensor, counts: Counts) -> tuple[int, int]:
-    return (
-        values.numel() - int(np.count_nonzero(_bits(values))) if counts[ZERO] else 0,
-        _count_minus_zero(values) if counts[MINUS_ZERO] else 0,
-    )
+@functools.lru_cache(maxsize=1024)
+def around(shape: torch.Size, axis: int) -> tuple[int, int, int]:
+    """Size of the axes before one, of itself, and of those after it."""
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
-def _counted(values: torch.Tensor, axis: int | None, limit: int) -> tuple[Counts, Rows | None]:
-    if axis is None:
-        return torch.bincount(raw_bins(values).view(-1), minlength=RAW).numpy(), None
-    channels = values.shape[axis]
-    # All others share one row more, so that counting is one pass.
-    rows = min(channels, limit + 1)
-    bins = raw_bins(values, _row_offsets(values.ndim, axis, channels, limit, values.device))
-    by_row = torch.bincount(bins.view(-1), minlength=rows * RAW).numpy().reshape(rows, RAW)
-    total = by_row.sum(0)
-    return total, Rows.of(by_row[:limit], total)
-
-
-def _row_zeros(values: torch.Tensor, axis: int, rows: int) -> Counts:
+def _row_zeros(values: torch.Tensor, axis: int | None, zeros: tuple[int, int], rows: int) -> Counts:
     """Zeros share their bin with the smallest subnormal numbers, of which there are hardly ever any."""
+    everywhere = np.array([zeros[::-1]], np.int64)
+    if axis is None:
+        return everywhere
     some = values.narrow(axis, 0, rows)
     others = others_than(values, axis)
     is_zero, signed = some == 0, some.signbit()
     of_rows = [mask.sum(others) if others else mask.long() for mask in (is_zero & signed, is_zero & ~signed)]
-    return torch.stack(of_rows, 1).numpy()
+    return np.concatenate([everywhere, torch.stack(of_rows, 1).numpy()])
 
 
 def _alive(
@@ -239,9 +238,9 @@ def _alive(
         return None
     channels = values.shape[axis]
     others = others_than(values, axis)
-    if len(rows.first) == channels:
+    if rows.layout.rows == channels + 1:
         zeros = rows.first if tiny is None else rows.first - tiny
-        filled: Mask = zeros.sum(1) != values.numel() // channels
+        filled: Mask = zeros[1:].sum(1) != values.numel() // channels
         return filled
     if not others:
         return (values != 0).numpy()
@@ -255,56 +254,6 @@ def _alive(
     return alive
 
 
-def _moments(finite: torch.Tensor, centred: bool) -> Moments:
-    """Number, mean, sum of squared differences from the mean, least and largest value."""
-    n = finite.numel()
-    if n == 0:
-        return 0, 0.0, 0.0, math.inf, -math.inf
-    low, high = (float(end) for end in torch.aminmax(finite))
-    size = max(abs(low), abs(high))
-    if finite.dtype is torch.float32 and _TINY < size < _SAFE and centred:
-        total, squares = _sums(finite)
-        around = squares - total * total / n
-        if total * total <= 4 * n * around:  # centred as it was thought to be
-            return n, total / n, around, low, high
-    shift = low / 2 + high / 2
-    if size > _SAFE:
-        finite = finite.double()
-    if finite.dtype is torch.float32:
-        shift = float(np.float32(shift))  # as it will be subtracted
-    differences = (finite - shift).double()
-    total = float(differences.sum())
-    squares = max(float(torch.dot(differences, differences)) - total * total / n, 0.0)
-    return n, shift + total / n, squares, low, high
-
-
-def _sums(values: torch.Tensor) -> tuple[float, float]:
-    """Of values and of squares: in float32 along short rows, in float64 over them."""
-    whole = values.numel() // ROW * ROW
-    total = squares = 0.0
-    if whole < values.numel():
-        rest = values[whole:].numpy().astype(np.float64)
-        total, squares = float(rest.sum()), float(rest @ rest)
-    if whole:
-        rows = values[:whole].view(-1, ROW)
-        total += float(rows.sum(1).numpy().sum(dtype=np.float64))
-        # A norm needs no memory for squares, and no matrix product, which would follow the user's
-        # `set_float32_matmul_precision`.
-        norms = torch.linalg.vector_norm(rows, dim=1).numpy().astype(np.float64)
-        squares += float(norms @ norms)
-    return total, squares
-
-
 def others_than(values: torch.Tensor, axis: int) -> list[int]:
     """All axes but one."""
     return [other for other in range(values.ndim) if other != axis]
-
-
-def _count_minus_zero(values: torch.Tensor) -> int:
-    bits = _bits(values)
-    return int(np.count_nonzero(bits == np.iinfo(bits.dtype).min))
-
-
-def _bits(values: torch.Tensor) -> npt.NDArray[np.signedinteger[Any]]:
-    numbers = values.numpy()
-    return numbers.view(np.int32 if numbers.dtype == np.float32 else np.int64)

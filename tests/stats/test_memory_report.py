@@ -40,8 +40,9 @@ def test_what_is_held_is_named_by_kind_and_layer_and_does_not_grow_with_batches(
     assert report.total == sum(report.by_kind.values()) == sum(report.by_name.values())
     assert "statistics" in str(report)
     assert "1" in report.by_name
-    # After two epochs each one more costs a few numbers, not a histogram; octaves that come may add a little.
-    assert sizes[5] - sizes[2] < 0.3 * sizes[2]
+    # After two epochs each one more costs a few numbers, not a histogram: three of those would be 1.5 times
+    # as much. Octaves that come may add a little.
+    assert sizes[5] - sizes[2] < 0.6 * sizes[2]
     session.close()
 
 

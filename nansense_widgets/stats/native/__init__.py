@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nansense_widgets.stats.bins import RAW, ZERO
+from nansense_widgets.stats.bins import RAW
 from nansense_widgets.stats.native.build import LIBRARY, source_hash
-from nansense_widgets.stats.rows import Counts, Rows
+from nansense_widgets.stats.rows import Layout, Rows
 
-__all__ = ["Folded", "fold", "is_built", "moments", "norms"]
+__all__ = ["Folded", "channels_of", "checksum", "fold", "is_built", "moments", "norms"]
 
 STRIDE = RAW + 16
 """As in `fold.c`."""
@@ -30,19 +30,17 @@ class Folded(NamedTuple):
     """What one call finds.
 
     Attributes:
-        total: counts by raw bin: int64 of shape (2048,).
-        rows: those of the first channels.
+        rows: counts.
         moments: number, sum and sum of squares of the differences from `shift`, least and largest of the
             finite values, +0, -0.
     """
 
-    total: Counts
     rows: Rows
     moments: tuple[float, ...]
 
 
 def fold(
-    values: torch.Tensor, outer: int, channels: int, inner: int, rows: int, limit: int, shift: float
+    values: torch.Tensor, outer: int, channels: int, inner: int, own: int, shift: float, known: Layout
 ) -> Folded:
     """Counts and moments of values; see `fold.c`.
 
@@ -51,34 +49,64 @@ def fold(
         outer: size of the axes before the channels.
         channels: how many.
         inner: size of the axes after them.
-        rows: channels whose counts are wanted each for itself: all up to the limit, or none.
-        limit: channels that are counted each for itself.
+        own: how many of them, the first ones, get a row each.
         shift: where the mean is thought to be.
+        known: spans that the rows are to have room for.
     """
-    all_rows = min(channels, limit + 1)
-    scratch = _taken_scratch(all_rows)
-    total = np.empty(RAW, np.int64)
+    scratch = _taken_scratch(own)
+    _, *spans = known
     _library.nansense_fold(
-        values.data_ptr(), outer, channels, inner, limit, shift, scratch.table, _address(total), scratch.ends
-    )
-    *numbers, begin, end, begin2, end2 = scratch.found.tolist()
-    ends = int(begin), int(end), int(begin2), int(end2)
-    below, above = ends[1] - ends[0], ends[3] - ends[2]
-    special = np.empty((rows, 2, 4), np.int64) if numbers[0] != values.numel() else None
-    # One array for all the others: each costs more than what is done with it.
-    taken = np.empty(rows * (2 + below + above), np.int64)
-    at = _address(taken)
-    _library.nansense_take(
-        scratch.table, rows, all_rows, *ends, at, None if special is None else _address(special),
-        at + 16 * rows, at + 8 * rows * (2 + below),
+        values.data_ptr(), outer, channels, inner, own, shift, *spans,
+        scratch.at_counts, scratch.at_taken, scratch.at_found,
     )  # fmt: skip
+    *numbers, begin, end, begin2, end2 = scratch.found.tolist()
+    layout = Layout(own + 1, int(begin), int(end), int(begin2), int(end2))
+    rows = scratch.rows(layout, special=numbers[0] != values.numel())
     _KEPT.scratch = scratch
-    first = taken[: 2 * rows].reshape(rows, 2)
-    negative = taken[2 * rows : rows * (2 + below)].reshape(rows, below)
-    positive = taken[rows * (2 + below) :].reshape(rows, above)
-    return Folded(
-        total, Rows(first, special, (ends[0], ends[2] - ZERO), (negative, positive)), tuple(numbers)
+    return Folded(rows, tuple(numbers))
+
+
+def channels_of(
+    values: torch.Tensor, outer: int, channels: int, inner: int, own: int, everything: Rows
+) -> Rows:
+    """Rows of the first channels of values whose counts are known.
+
+    Args:
+        values: contiguous float32 on the CPU, which lie as (outer, channels, inner).
+        outer: size of the axes before the channels.
+        channels: how many.
+        inner: size of the axes after them.
+        own: how many of them, the first ones, get a row each.
+        everything: the row of all values, alone.
+    """
+    scratch = _taken_scratch(own)
+    _, *spans = everything.layout
+    _library.nansense_channels(
+        values.data_ptr(), outer, channels, inner, own, *spans, scratch.at_counts, scratch.at_taken
     )
+    special = everything.special is not None
+    layout = everything.layout._replace(rows=own)
+    found = scratch.rows(layout, special=special)
+    _KEPT.scratch = scratch
+    parts = zip(everything.layout.parts(everything.flat), layout.parts(found.flat), strict=True)
+    flat = np.concatenate([half.reshape(-1) for both in parts for half in both])
+    specials = None
+    if everything.special is not None and found.special is not None:
+        specials = np.concatenate([everything.special, found.special])
+    return Rows(layout._replace(rows=own + 1), flat, specials)
+
+
+def checksum(address: int, runs: int, stride: int, length: int) -> int:
+    """A number that other values in the same place do not have, but for one in 2**32 of them.
+
+    Args:
+        address: of float32 values.
+        runs: how many runs of them lie there.
+        stride: from one to the next, in values.
+        length: of each.
+    """
+    found: int = _library.nansense_checksum(address, runs, stride, length)
+    return found
 
 
 def moments(values: torch.Tensor, shift: float) -> tuple[float, ...]:
@@ -121,18 +149,26 @@ _KEPT = threading.local()
 class _Scratch:
     """Memory of one thread that is used again and again, and where it lies."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
-        self.counts = np.zeros((rows, STRIDE), np.uint32)
+    def __init__(self, own: int) -> None:
+        self.own = own
+        self.counts = np.zeros((own + 2, STRIDE), np.uint32)
+        self.taken = np.empty((own + 1) * RAW, np.int64)
         self.found = np.empty(11)
-        self.table, self.ends = _address(self.counts), _address(self.found)
+        self.at_counts, self.at_taken = _address(self.counts), _address(self.taken)
+        self.at_found = _address(self.found)
+
+    def rows(self, layout: Layout, *, special: bool) -> Rows:
+        """What has been taken."""
+        size, rows = layout.size, layout.rows
+        specials = self.taken[size : size + 8 * rows].reshape(rows, 2, 4).copy() if special else None
+        return Rows(layout, self.taken[:size].copy(), specials)
 
 
-def _taken_scratch(rows: int) -> _Scratch:
-    """With rows of zeros. It is put back when they are zeros again: an interrupt may come before that."""
+def _taken_scratch(own: int) -> _Scratch:
+    """Nobody else has it until it is put back: a signal's handler may count something too."""
     kept: _Scratch | None = getattr(_KEPT, "scratch", None)
     _KEPT.scratch = None
-    return _Scratch(rows) if kept is None or kept.rows < rows else kept
+    return _Scratch(own) if kept is None or kept.own < own else kept
 
 
 def _address(array: npt.NDArray[Any]) -> int:
@@ -149,17 +185,19 @@ def _load() -> Any:
     except (OSError, AttributeError):
         return None
     pointer, whole, number = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
-    library.nansense_fold.argtypes = [pointer, *[whole] * 4, number, *[pointer] * 3]
-    library.nansense_take.argtypes = [pointer, *[whole] * 6, *[pointer] * 4]
+    library.nansense_fold.argtypes = [pointer, *[whole] * 4, number, *[whole] * 4, *[pointer] * 3]
+    library.nansense_channels.argtypes = [pointer, *[whole] * 8, *[pointer] * 2]
     library.nansense_moments.argtypes = [pointer, whole, number, pointer]
     library.nansense_norms.argtypes = [*[pointer] * 3, whole, pointer]
     for function in (
         library.nansense_fold,
-        library.nansense_take,
+        library.nansense_channels,
         library.nansense_moments,
         library.nansense_norms,
     ):
         function.restype = None
+    library.nansense_checksum.argtypes = [pointer, *[whole] * 3]
+    library.nansense_checksum.restype = ctypes.c_uint64
     return library
 
 
