@@ -132,7 +132,12 @@ for _ in range(200):
         found = cache.load(epoch)
         assert found["epoch"] == epoch and bool((found["state"] == epoch).all()), epoch
     cache.release()
-print(max(known), len(known))
+cache = EpochCache(folder, keep=3, every=10)
+cache.adopt()
+newest = max(cache.epochs) + 1
+cache.save(newest, content(newest))
+assert cache.flush(10)
+print(newest, len(cache.epochs))
 """
 
 
