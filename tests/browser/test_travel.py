@@ -125,3 +125,24 @@ def test_the_timeline_says_what_will_happen_and_goes_there(lab: Lab) -> None:
     expect(said).to_contain_text(": runs on to it, and pauses after it")
     view.page.keyboard.press("Escape")
     expect(view.root.get_by_role("button", name="Run until there")).to_be_hidden()
+
+
+def test_one_epoch_of_the_timeline_is_looked_at_alone(lab: Lab) -> None:
+    view = open_training(lab, loop=RESTORING)
+    view.press("e")
+    view.stands("epoch 2/4\u00b7train\u00b7before batch 1/6")
+    view.press("n")
+    view.stands("epoch 2/4\u00b7train\u00b7batch 1/6")
+    numbers = view.root.locator(".taxis text")
+    expect(numbers).to_have_text(["1", "2", "3", "4"])
+    near = view.root.get_by_role("button", name="This epoch")
+    near.click()
+    expect(numbers).to_have_text(["2"])
+    box = view.root.get_by_role("slider", name="Timeline").bounding_box()
+    assert box is not None
+    view.page.mouse.click(box["x"] + box["width"] * 0.9, box["y"] + 30)
+    expect(view.root.locator(".tsaid")).to_contain_text("epoch 2, train, batch 6: runs on to it")
+    view.root.get_by_role("button", name="Run until there").click()
+    view.stands("epoch 2/4\u00b7train\u00b7batch 6/6")
+    near.click()
+    expect(numbers).to_have_text(["1", "2", "3", "4"])

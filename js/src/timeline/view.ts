@@ -32,7 +32,8 @@ class TimelineView implements CardView {
   private readonly go = h("button", { type: "button", class: "btn s primary", hidden: true }, "Go there");
   private readonly leave = h("button", { type: "button", class: "btn s", hidden: true }, "Close");
   private readonly legend = h("div", { class: "tlegend" });
-  readonly element = h("div", { class: "timeline" }, this.axis, h("div", { class: "trow" }, this.said, this.go, this.leave, h("span", { class: "flex" }), this.legend));
+  private readonly near = h("button", { type: "button", class: "btn s tog", "aria-pressed": "false", title: "Show this epoch only, or the whole run" }, "This epoch");
+  readonly element = h("div", { class: "timeline" }, this.axis, h("div", { class: "trow" }, this.said, this.go, this.leave, h("span", { class: "flex" }), this.legend, this.near));
   private content: TimelineContent | null = null;
   private width = 0;
   /** The chosen place on the axis; null: none. */
@@ -53,6 +54,10 @@ class TimelineView implements CardView {
     this.axis.addEventListener("blur", () => !this.held && this.choose(null));
     this.go.addEventListener("click", () => this.travel());
     this.leave.addEventListener("click", () => this.let());
+    this.near.addEventListener("click", () => {
+      this.near.setAttribute("aria-pressed", String(!this.isNear));
+      this.draw();
+    });
   }
 
   options(): unknown {
@@ -110,12 +115,13 @@ class TimelineView implements CardView {
   }
 
   private epochs({ epochs, is_open }: TimelineContent): SVGElement[] {
-    const step = Math.max(1, Math.ceil((APART * epochs) / Math.max(1, this.width - 2 * PAD)));
+    const [from, to] = this.span;
+    const step = Math.max(1, Math.ceil((APART * (to - from)) / Math.max(1, this.width - 2 * PAD)));
     const found: SVGElement[] = [svg("rect", { class: "ttrack", x: PAD, width: Math.max(0, this.width - 2 * PAD), y: TRACK.top, height: TRACK.height })];
-    for (let epoch = 0; epoch < epochs; epoch += step) {
+    for (let epoch = from; epoch < Math.min(to, epochs); epoch += step) {
       found.push(svg("line", { class: "tgrid", x1: this.x(epoch), x2: this.x(epoch), y1: 3, y2: TRACK.top + TRACK.height }), svg("text", { x: this.x(epoch) + 4, y: 11 }, String(epoch + 1)));
     }
-    if (is_open) found.push(svg("text", { x: this.width - PAD - 10, y: 11 }, "\u2026"));
+    if (is_open && !this.isNear) found.push(svg("text", { x: this.width - PAD - 10, y: 11 }, "\u2026"));
     return found;
   }
 
@@ -141,13 +147,26 @@ class TimelineView implements CardView {
     return path;
   }
 
+  private get isNear(): boolean {
+    return this.near.getAttribute("aria-pressed") === "true";
+  }
+
+  /** The part of the axis that is on screen: all of it, or the epoch in which training stands. */
+  private get span(): [from: number, to: number] {
+    if (!this.isNear) return [0, Math.max(1, this.content?.epochs ?? 1)];
+    const epoch = Math.max(0, Math.ceil(this.content?.now ?? 0) - 1);
+    return [epoch, epoch + 1];
+  }
+
   private x(place: number): number {
-    return PAD + (place / Math.max(1, this.content?.epochs ?? 1)) * Math.max(0, this.width - 2 * PAD);
+    const [from, to] = this.span;
+    return PAD + ((place - from) / (to - from)) * Math.max(0, this.width - 2 * PAD);
   }
 
   private placeAt(event: PointerEvent): number {
     const at = event.clientX - this.axis.getBoundingClientRect().left - PAD;
-    return this.within((at / Math.max(1, this.width - 2 * PAD)) * (this.content?.epochs ?? 1));
+    const [from, to] = this.span;
+    return Math.min(this.within(from + (at / Math.max(1, this.width - 2 * PAD)) * (to - from)), to - 1e-6);
   }
 
   private within(place: number): number {
