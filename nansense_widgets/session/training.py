@@ -156,3 +156,4 @@ class Training(Standing):
             self._capture.release()
         self._stats.release()
         self._log.restart()
+        self._branches.clear()
