@@ -8,11 +8,15 @@ from contextlib import contextmanager
 
 __all__ = ["SHARE", "Spending"]
 
-SHARE = 0.025
+SHARE = 0.04
 """Of the time that goes by; pauses count, in which nobody waits for a computation."""
 
 AT_ONCE = 0.02
 """Seconds that may come together, at least: after a pause the next batch may cost that much at once."""
+
+
+CHEAP = 0.001
+"""Seconds a batch that are spent in any case: short batches can be gone back to as well."""
 
 
 class Spending:
@@ -32,14 +36,18 @@ class Spending:
         self._last = now
         return self._credit >= cost
 
+    def is_cheap(self, what: str) -> bool:
+        """Whether it cost so little the last times that nobody feels it."""
+        return self._costs.get(what, 0.0) < CHEAP
+
     @contextmanager
     def on(self, what: str) -> Iterator[None]:
-        """Pay for what happens inside."""
-        began = self._clock()
+        """Pay for what happens inside: processor time of this thread, which others do not lengthen."""
+        began = time.thread_time()
         try:
             yield
         finally:
-            took = self._clock() - began
+            took = time.thread_time() - began
             known = self._costs.get(what)
             self._costs[what] = took if known is None else (3 * known + took) / 4
             self._credit -= took

@@ -173,6 +173,12 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
             for name, buffer in model.named_buffers()
             if not isinstance(buffer, UninitializedBuffer)
         },
+        "empty": [
+            f"{place}.{name}" if place else name
+            for place, module in model.named_modules()
+            for name, buffer in module._buffers.items()  # noqa: SLF001
+            if buffer is None
+        ],
         "frozen": [name for name, p in parameters.items() if not p.requires_grad],
         "training": [name for name, module in model.named_modules() if module.training],
         "extra": extra,
@@ -187,7 +193,8 @@ def _restore_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
             continue
         if isinstance(parameter, UninitializedParameter):
             parameter.materialize(kept.shape, device=parameter.device, dtype=kept.dtype)
-        parameter.detach().copy_(kept)
+        # Past its version: a loss that the loop still holds would refuse its backward, and end the run.
+        parameter.data.copy_(kept)
         parameter.requires_grad_(name not in frozen)
         gradient = saved["gradients"].get(name)
         parameter.grad = _like(parameter.grad, gradient, parameter.device)
@@ -195,7 +202,10 @@ def _restore_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
     for name in buffers.keys() | saved["buffers"].keys():
         owner, _, last = name.rpartition(".")
         module = model.get_submodule(owner)
-        if last in module._buffers:  # noqa: SLF001  torch has no other way to a buffer that is None
+        if name not in saved["buffers"] and name not in saved.get("empty", (name,)):
+            del module._buffers[last]  # noqa: SLF001  a forward has registered it since
+            module._non_persistent_buffers_set.discard(last)  # noqa: SLF001
+        elif last in module._buffers:  # noqa: SLF001  torch has no other way to a buffer that is None
             before, kept = module._buffers[last], saved["buffers"].get(name)  # noqa: SLF001
             device = before.device if before is not None else next(iter(_devices(model)), torch.device("cpu"))
             module._buffers[last] = _like(before, kept, device)  # noqa: SLF001

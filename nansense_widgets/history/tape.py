@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-from nansense_widgets.history.items import ItemTooLargeError, KeptItem
+from nansense_widgets.history.items import ItemNotKeptError, KeptItem
 from nansense_widgets.history.keyframes import Keyframe, Keyframes
 from nansense_widgets.history.pack import without_waiting
 from nansense_widgets.history.random_state import RandomState
@@ -40,6 +41,8 @@ class TapeHost:
         rewound: the state of a keyframe is there again; from that batch on training goes to the target.
         parted: a batch that came again ended in another way than the first time, in words.
         could_not: training did not go back, and why.
+        warn: it did, but something is not as it was.
+        steps: whether each batch is looked at.
     """
 
     budget: Callable[[], int]
@@ -50,6 +53,8 @@ class TapeHost:
     rewound: Callable[[Target, int, Keyframe], None]
     parted: Callable[[str, int, int, str], None]
     could_not: Callable[[Target, str], None]
+    warn: Callable[[str], None]
+    steps: Callable[[], bool]
 
 
 @dataclass
@@ -93,8 +98,6 @@ class Tape:
         self._came = 0
         """Items that the loader has given."""
         self._copies = False
-        self._versions: dict[int, int] = {}
-        self._norms: torch.Tensor | None = None
         self._size = 0
         """Bytes of the last state."""
         self._kept = 0
@@ -161,7 +164,11 @@ class Tape:
     def reach(self) -> tuple[int, int] | None:
         """The first and the last batch that one can go back to; -1: before the first of the phase."""
         start = self._frames.first
-        return None if start is None else (self.first + start - (start == 0), self.first + self._came - 1)
+        if start is None:
+            return None
+        # Before the first batch one can stand where nothing came before it in this phase and epoch.
+        at_beginning = start == 0 and self.first == 0
+        return (-1 if at_beginning else self.first + start, self.first + self._came - 1)
 
     def batches_to(self, batch: int) -> int:
         """How many batches are computed anew to stand after this one again."""
@@ -195,15 +202,34 @@ class Tape:
             self._host.could_not(target, why)
             return
         try:
-            if torch.cuda.is_available() and torch.cuda.is_initialized():
-                torch.cuda.synchronize()  # copies of the state may be under way
-            restore_state(self._host.parts(), frame.state)
+            errors = self._restore(frame)
         except Exception as error:  # noqa: BLE001  never an error in the user's loop
             self._host.could_not(target, f"{type(error).__name__}: {error}")
             return
         self._next = self._done = frame.at
-        self._versions = {}
         self._host.rewound(target, self.first + frame.at, frame)
+        if errors:
+            self._host.warn("; ".join(errors))
+
+    def _restore(self, frame: Keyframe) -> list[str]:
+        """Put its state back; where that fails half way, all is as before."""
+        if torch.cuda.is_available() and torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # copies of the state may be under way
+        parts = self._host.parts()
+        before = take_state(parts)
+        try:
+            return restore_state(parts, frame.state)
+        except Exception:
+            with suppress(Exception):  # it may be what failed
+                restore_state(parts, before)
+            raise
+
+    def fit(self) -> None:
+        """The budget is another one."""
+        if not self._host.budget():
+            self._forget()
+        elif self._next == self._came:
+            self._keep_within(self._next)
 
     def branch(self) -> None:
         """Something was changed between two batches: what comes is not what came."""
@@ -251,7 +277,11 @@ class Tape:
         if before is not None and not before.item.is_intact:
             self._copies = True  # the loop writes to its items: from now on copies are kept
             self._forget()
-        if self._spending.affords("frame") or (not self._frames and self._spending.affords("items")):
+        always = self._host.steps()  # somebody looks at every batch, and has time
+        if not (always or self._spending.is_cheap("items") or self._spending.affords("items")):
+            self._forget("batches are too short to be kept while training runs (those of single steps are)")
+            return
+        if self._spending.affords("frame") or (always and not self._frames):
             self._take_frame(number)
         if not self._frames:
             return
@@ -259,10 +289,8 @@ class Tape:
             random = RandomState(None if before is None else before.random)
             try:
                 kept = KeptItem(item, copies=self._copies, room=self._host.budget() // 2)
-            except ItemTooLargeError:
-                self._forget(
-                    f"an item takes more than half of the history's {said_size(self._host.budget())}"
-                )
+            except ItemNotKeptError as error:
+                self._forget(str(error))
                 return
             entry = self._entries[number] = _Entry(kept, random)
             self._kept += _size(entry)
@@ -331,13 +359,8 @@ class Tape:
         self._host.parted(self.phase, self.epoch, self.first + number, how)
 
     def _measured(self) -> torch.Tensor | None:
-        """A digest of the parameters: their norms. Measured anew only if one of them was written to."""
-        parameters = [p.detach() for p in self._host.parts().model.parameters() if _is_measurable(p)]
-        versions = {id(p): p._version for p in self._host.parts().model.parameters()}  # noqa: SLF001
-        if versions != self._versions or self._norms is None:
-            self._versions = versions
-            self._norms = _norms(parameters)
-        return self._norms
+        """A digest of the parameters: their norms. Versions do not tell: some optimizers write past them."""
+        return _norms([p.detach() for p in self._host.parts().model.parameters() if _is_measurable(p)])
 
 
 def _is_measurable(parameter: torch.Tensor) -> bool:

@@ -158,19 +158,25 @@ class RunControl:
         with self._changed:
             self._steered_from.add(threading.get_ident())
             self._rewind = target
+            self._replay(target)
+            self._owes_pause = target.batch_idx < 0
             self._resume = self._resume or self._paused
             self._paused = False
             self._changed.notify_all()
         self._on_change()
 
     def take_rewind(self) -> Target | None:
-        """The batch to go back to, if there is one; the caller goes, and training then pauses after it."""
+        """The batch to go back to, if there is one; the caller goes."""
         with self._changed:
             target, self._rewind = self._rewind, None
-            if target is not None:
-                self._replay(target)
-                self._owes_pause = target.batch_idx < 0
             return target
+
+    def stay(self) -> None:
+        """Training does not go back after all: it pauses where it is, before the next batch."""
+        with self._changed:
+            self._mode = Mode.STEP
+            self._target = None
+            self._owes_pause = True
 
     def _replay(self, target: Target) -> None:
         self._mode_before_stop = None
@@ -195,6 +201,11 @@ class RunControl:
     def rewinds(self) -> bool:
         """Whether the loop is to go back within its phase, as soon as it can."""
         return self._rewind is not None
+
+    @property
+    def rewinds_to(self) -> Target | None:
+        """The batch to go back to, if it waits."""
+        return self._rewind
 
     @property
     def goes_back(self) -> bool:

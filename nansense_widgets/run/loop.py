@@ -72,6 +72,8 @@ class BatchLoop:
         """Called before a batch, when nothing can come between any more."""
         self.on_restart: Callable[[], None] = lambda: None
         """Called when another run begins."""
+        self.on_lost: Callable[[Target], None] = lambda _: None
+        """Called where a way back was asked for in a phase that the loop has left."""
         self.on_batch_end: Callable[[BatchPosition], None] = lambda _: None
         """Called after a batch that was complete, before a pause."""
         self.replays_to: Target | None = None
@@ -209,8 +211,11 @@ class BatchLoop:
         self.standing = "before"
         self._pause(lambda: self.control.stops_before(position) or self.control.owes_pause())
         self._hear_messages()
-        if self.control.rewinds and self._items is not None:
-            return False
+        if self.control.rewinds:
+            if self._items is not None:
+                return False
+            if (lost := self.control.take_rewind()) is not None:
+                self.on_lost(lost)
         self.jobs.enter(put_off=self._is_replaying())
         self.on_batch(position)
         self.trail.add(position)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from dataclasses import dataclass, replace
 
+from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["Segment", "Trail"]
@@ -72,7 +73,7 @@ class Trail:
         """Whether that batch has begun."""
         return self.ordinal(phase, epoch, batch) is not None
 
-    def before(self, position: BatchPosition, count: int) -> tuple[str, int, int] | None:
+    def before(self, position: BatchPosition | Target, count: int) -> tuple[str, int, int] | None:
         """The batch so many before this one: phase, epoch and its number; None: before all of them."""
         segments = self.segments()
         at = len(segments) - 1

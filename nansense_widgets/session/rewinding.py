@@ -143,6 +143,9 @@ class Rewinding(Travel, Logging):
             TypeError, ValueError: if it is no size.
         """
         self._budget = as_bytes(budget)
+        tape = self._tape
+        if tape is not None:
+            self._run.loop.jobs.submit("set_history", tape.fit)
         self._hub.changed()
 
     @property
@@ -195,9 +198,11 @@ class Rewinding(Travel, Logging):
     def _before(self, count: int) -> Target | None:
         """The batch so many before the last one; None at the beginning of the run."""
         loop = self._run.loop
-        if loop.last is None:
+        # Pressed twice, it goes back from where the first press leads.
+        last: Target | BatchPosition | None = self._run.control.rewinds_to or loop.replays_to or loop.last
+        if last is None or last.batch_idx < 0:
             return None
-        found = loop.trail.before(loop.last, count)
+        found = loop.trail.before(last, count)
         first = next(iter(loop.trail.segments()), None)
         if found is None and first is not None:
             found = (first.phase, first.epoch, -1)
@@ -253,6 +258,8 @@ class Rewinding(Travel, Logging):
             self._rewound_to,
             self._differs,
             self._could_not,
+            self._warn,
+            lambda: self._run.control.mode is Mode.STEP,
         )
 
         def items_of(items: Iterator[Any], phase: str, epoch: int, first: int) -> Tape:
@@ -262,6 +269,7 @@ class Rewinding(Travel, Logging):
         loop.on_batch = self._repeat_changes
         loop.on_batch_end = self._compare
         loop.on_restart = self._forget_run
+        loop.on_lost = lambda target: self._could_not(target, "the loop has left that phase")
 
     def _forget_run(self) -> None:
         self._changes, self._due, self._undone = [], [], []
@@ -325,6 +333,11 @@ class Rewinding(Travel, Logging):
         control = self._run.control
         return 0 if control.mode is Mode.DETACH or control.closed else self._budget
 
+    def _warn(self, text: str) -> None:
+        self._parted = text
+        self._run.loop.events.add("replay", self._run.loop.last, text)
+        self._run.loop.jobs.error = text
+
     def _take_rewind(self) -> Target | None:
         if self._run.control.rewinds:
             self._run.loop.jobs.between()  # what was asked before it comes before it
@@ -345,7 +358,7 @@ class Rewinding(Travel, Logging):
 
     def _could_not(self, target: Target, why: str) -> None:
         text = f"did not go back to {target}: {why}"
-        self._run.control.stop()
+        self._run.control.stay()
         self._run.loop.events.add("jump", self._run.loop.last, text)
         self._run.loop.jobs.error = text
         self._hub.redraw()
