@@ -17,6 +17,10 @@ _NAMED = "nansense:fields of "
 """Begins the key of a value that has fields: no class of somebody's is in the file."""
 
 
+_GRADIENT = "nansense:requires_grad"
+"""Key of a tensor that does."""
+
+
 def pack_item(item: Any) -> Any:
     """An independent copy, tensors on the CPU. Named tuples and dataclasses are kept by their fields.
 
@@ -32,6 +36,8 @@ def unpack_item(packed: Any, device: torch.device) -> Any:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, torch.Tensor):
+        return {_GRADIENT: value} if value.requires_grad and value.is_leaf else value
     names = _fields_of(value)
     if names is not None:
         return {f"{_NAMED}{type(value).__name__}": [[name, _plain(getattr(value, name))] for name in names]}
@@ -52,6 +58,9 @@ def _given(value: Any, device: torch.device) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(device)
     if isinstance(value, dict):
+        if value.keys() == {_GRADIENT}:
+            tensor: torch.Tensor = value[_GRADIENT].to(device)
+            return tensor.requires_grad_()
         if len(value) == 1 and isinstance(key := next(iter(value)), str) and key.startswith(_NAMED):
             fields = {str(name): _given(entry, device) for name, entry in value[key]}
             return namedtuple(key.removeprefix(_NAMED), fields)(**fields)

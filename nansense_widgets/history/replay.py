@@ -15,7 +15,7 @@ from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall
 from nansense_widgets.errors import MomentError
 from nansense_widgets.history.item import unpack_item
 from nansense_widgets.history.moment import BatchSeed, Moment, checksum
-from nansense_widgets.history.random_state import take_random
+from nansense_widgets.history.random_state import restore_random, take_random
 from nansense_widgets.history.state import RunParts, restore_state
 
 __all__ = ["Replay", "ReplayFunction"]
@@ -77,10 +77,18 @@ class Replay:
                 f"{self._path}: the replay failed with {type(error).__name__}: {error}"
             ) from error
         finally:
-            restore_state(parts, {**self._seed.end, **before})
+            self._put_back(parts, before)
         shown = self._put_together(found)
         self._number += 1
         return shown
+
+    def _put_back(self, parts: RunParts, before: Mapping[str, Any]) -> None:
+        try:
+            restore_state(parts, {**self._seed.end, **before})
+        except Exception as error:
+            restore_random(before["random"])
+            torch.set_grad_enabled(before["grad"])
+            raise MomentError(f"{self._path}: the replay changed the model itself: {error}") from error
 
     @property
     def nbytes(self) -> Mapping[str, int]:

@@ -56,3 +56,9 @@ def test_it_is_a_copy() -> None:
 def test_what_cannot_be_stored_is_named() -> None:
     with pytest.raises(UnstorableError, match=r"the loader's item\[1\] is a builtins\.object"):
         pack_item((1, object()))
+
+
+def test_what_wants_a_gradient_wants_one_again() -> None:
+    found = there_and_back([torch.ones(2, requires_grad=True), torch.ones(2)])
+    assert [tensor.requires_grad for tensor in found] == [True, False]
+    assert found[0].is_leaf
