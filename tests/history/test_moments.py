@@ -281,7 +281,7 @@ def test_a_replay_that_fails_is_told(tmp_path: Path) -> None:
         tried(lambda model, batch: model[0](batch[0]).sum())
     with pytest.raises(TypeError, match="replay=3 must be a function"):
         tried(3)
-    with pytest.raises(MomentError, match="the replay changed the model itself: .*mine"):
+    with pytest.raises(MomentError, match=r"the replay changed the model itself: .*mine"):
         tried(lambda model, batch: model.append(nn.ModuleDict({"mine": nn.Linear(2, 2)})))
     driver.finish()
 
