@@ -43,6 +43,9 @@ class RunControl:
         self._jump: int | None = None
         self._pauses_after_jump = False
         self._rewind: Target | None = None
+        self._replaying: Target | None = None
+        self._then: tuple[Mode, tuple[str | int, int, int] | None] | None = None
+        """How to proceed when the batch that was gone back to is reached."""
         self.in_kernel = False
         """A Jupyter kernel runs here, so somebody may always come and steer."""
         self._steered_from: set[int] = set()
@@ -88,9 +91,15 @@ class RunControl:
         origin: BatchPosition | None = None,
         target: tuple[str | int, int, int] | None = None,
     ) -> None:
-        """Proceed in `mode`; `origin` is where a phase or epoch step starts, `target` the batch to reach."""
+        """Proceed in `mode`; `origin` is where a phase or epoch step starts, `target` the batch to reach.
+
+        On the way to a batch that was gone back to, it is put off until that is reached.
+        """
         with self._changed:
             self._steered_from.add(threading.get_ident())
+            if self._replaying is not None:
+                self._then = (mode, target)
+                return
             self._mode = mode
             self._owes_pause = False
             self._mode_before_stop = None
@@ -108,6 +117,7 @@ class RunControl:
         """Pause at the next batch; no effect while paused."""
         with self._changed:
             self._steered_from.add(threading.get_ident())
+            self._replaying = self._then = None
             if not self._paused and self._mode is not Mode.STEP:
                 self._mode_before_stop = self._mode
                 self._mode = Mode.STEP
@@ -135,6 +145,7 @@ class RunControl:
         with self._changed:
             self._steered_from.add(threading.get_ident())
             self._jump = epoch
+            self._replaying = self._then = None
             self._pauses_after_jump = self._paused
             self._resume = self._resume or self._paused
             self._paused = False
@@ -175,10 +186,11 @@ class RunControl:
         """Training does not go back after all: it pauses where it is, before the next batch."""
         with self._changed:
             self._mode = Mode.STEP
-            self._target = None
+            self._target = self._replaying = self._then = None
             self._owes_pause = True
 
     def _replay(self, target: Target) -> None:
+        self._replaying, self._then = target, None
         self._mode_before_stop = None
         self._origin = None
         self._owes_pause = False
@@ -187,10 +199,6 @@ class RunControl:
         else:
             self._mode = Mode.UNTIL_POSITION
             self._target = (target.phase, target.epoch, target.batch_idx)
-
-    def goes_to(self, target: Target) -> bool:
-        """Whether training runs up to that batch."""
-        return self._mode is Mode.UNTIL_POSITION and self._target == tuple(target)
 
     @property
     def jumps(self) -> bool:
@@ -203,9 +211,9 @@ class RunControl:
         return self._rewind is not None
 
     @property
-    def rewinds_to(self) -> Target | None:
-        """The batch to go back to, if it waits."""
-        return self._rewind
+    def replaying(self) -> Target | None:
+        """The batch that was gone back to, until it is reached."""
+        return self._replaying
 
     @property
     def goes_back(self) -> bool:
@@ -233,7 +241,7 @@ class RunControl:
         with self._changed:
             self._closed = True
             self._refresh = False
-            self._jump = self._rewind = None
+            self._jump = self._rewind = self._replaying = self._then = None
             self._mode_before_stop = None
             self._changed.notify_all()
         self._on_change()
@@ -260,7 +268,7 @@ class RunControl:
             self._owes_pause = False
             self._mode_before_stop = None
             self._origin = None
-            self._jump = self._rewind = None
+            self._jump = self._rewind = self._replaying = self._then = None
             self._refresh = False
             self._changed.notify_all()
         self._on_change()
@@ -349,6 +357,14 @@ class RunControl:
         with self._changed:
             if self._closed or not still_due():
                 return
+            then, self._then, self._replaying = self._then, None, None
+            if then is not None:
+                self._mode, self._target = then
+                self._owes_pause, self._origin = False, None
+        if then is not None:
+            work()
+            return
+        with self._changed:
             self._paused = True
             self._owes_pause = False
             self._resume = False

@@ -22,6 +22,8 @@ class Jobs:
         self._on_new = on_new
         self._lock = threading.RLock()
         self._waiting: deque[tuple[str, Job]] = deque()
+        self._held: deque[tuple[str, Job]] | None = None
+        """Jobs that wait for something else first; None: there is nothing to wait for."""
         self._home: int | None = None
         """The thread that goes through the batches, while it does."""
         self._inside = False
@@ -32,16 +34,29 @@ class Jobs:
     def waiting(self) -> list[str]:
         """Names of jobs that wait."""
         with self._lock:
-            return [name for name, _ in self._waiting]
+            return [name for name, _ in (*self._waiting, *(self._held or ()))]
 
     def submit(self, name: str, job: Job) -> None:
         """Run `job` between two batches; at once where no loop goes on. What it raises is kept as `error`."""
         with self._lock:
-            if self._home is None or (self._home == threading.get_ident() and not self._inside):
+            here = self._home == threading.get_ident() and not self._inside and self._held is None
+            if self._home is None or here:
                 self._run(name, job)  # under the lock, so that no batch begins meanwhile
                 return
-            self._waiting.append((name, job))
+            (self._waiting if self._held is None else self._held).append((name, job))
         self._on_new()
+
+    def hold(self) -> None:
+        """What is submitted from now on waits until `release`."""
+        with self._lock:
+            if self._home is not None:
+                self._held = self._held or deque()
+
+    def release(self) -> None:
+        """What was held waits no longer."""
+        with self._lock:
+            held, self._held = self._held, None
+            self._waiting.extend(held or ())
 
     # ------------------------------------------------------------ the training thread
 
@@ -53,16 +68,16 @@ class Jobs:
                 name, job = self._waiting.popleft()
             self._run(name, job)
 
-    def enter(self, *, put_off: bool = False) -> None:
-        """A batch begins: run what waits, unless that is to be put off, and nothing from here on."""
+    def enter(self) -> None:
+        """A batch begins: run what waits, and nothing from here on."""
         with self._lock:
-            if not put_off:
-                self.between()
+            self.between()
             self._inside = True
 
     def leave(self) -> None:
         """The loop is over."""
         with self._lock:
+            self.release()
             self.between()
             self._home = None
 

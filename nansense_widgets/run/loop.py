@@ -76,8 +76,6 @@ class BatchLoop:
         """Called where a way back was asked for in a phase that the loop has left."""
         self.on_batch_end: Callable[[BatchPosition], None] = lambda _: None
         """Called after a batch that was complete, before a pause."""
-        self.replays_to: Target | None = None
-        """The batch that the run is to come to again, after it went back."""
         self.freezer: BatchFreezer | None = None
         """Told of both ends of each batch, if a moment is to be frozen."""
         self.owner: threading.Thread | None = None
@@ -216,7 +214,7 @@ class BatchLoop:
                 return False
             if (lost := self.control.take_rewind()) is not None:
                 self.on_lost(lost)
-        self.jobs.enter(put_off=self._is_replaying())
+        self.jobs.enter()
         self.on_batch(position)
         self.trail.add(position)
         self.last = position
@@ -337,7 +335,6 @@ class BatchLoop:
         self.schedule.restart()
         self.observer.restart()
         self.on_restart()
-        self.replays_to = None
         self.events.clear()
         self.trail.clear()
         self.position = self.last = None
@@ -378,7 +375,7 @@ class BatchLoop:
 
         def noted() -> bool:
             if due() and not self.control.goes_back:
-                self.replays_to = None
+                self.jobs.release()
                 self.events.add("pause", self.last, "paused")
                 return True
             return False
@@ -393,14 +390,10 @@ class BatchLoop:
             self._leave()
 
     def _do_jobs(self) -> None:
-        """What waits is done now, but not on the way to a batch that comes again: that is put off."""
-        if not self._is_replaying():
-            self.jobs.between()
-
-    def _is_replaying(self) -> bool:
-        if self.replays_to is not None and not self.control.goes_to(self.replays_to):
-            self.replays_to = None
-        return self.replays_to is not None
+        """What waits is done now; what was asked after a way back is, when the way is over."""
+        if self.control.replaying is None:
+            self.jobs.release()
+        self.jobs.between()
 
     def _leave(self) -> None:
         """Leave the user's loop if the session was closed, or if the run is to go back."""

@@ -13,6 +13,7 @@ from nansense_widgets.run.foreground import Foreground
 from nansense_widgets.run.loop import BatchLoop
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.observer import BatchObserver
+from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.run.status import RunStatus
 from nansense_widgets.run.target import checked_target
@@ -73,7 +74,8 @@ class Run:
             return RunStatus("finished", "the loop has ended")
         if self.loop.position is None:
             return RunStatus("waiting", "no batch has begun yet")
-        return RunStatus("running")
+        target = self.control.replaying
+        return RunStatus("running", "" if target is None else f"computing batches anew, up to {target}")
 
     @property
     def ended(self) -> bool:
@@ -238,9 +240,10 @@ class Run:
 
     def go_until(self, phase: str | int, epoch: int, batch_idx: int) -> None:
         """Proceed up to a batch; raises if it is not ahead."""
-        target = checked_target(
-            phase, epoch, batch_idx, self.schedule, self.loop.position, self.loop.standing
-        )
+        here, standing = self.loop.position, self.loop.standing
+        if (way := self.control.replaying) is not None:  # from where the way back leads
+            here, standing = (None, "before") if way.batch_idx < 0 else (BatchPosition(*way), "after")
+        target = checked_target(phase, epoch, batch_idx, self.schedule, here, standing)
         self.control.go(Mode.UNTIL_POSITION, target=target)
 
     def wait_until_paused(self, after_pauses: int, timeout: float | None) -> bool:

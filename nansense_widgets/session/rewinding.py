@@ -199,7 +199,7 @@ class Rewinding(Travel, Logging):
         """The batch so many before the last one; None at the beginning of the run."""
         loop = self._run.loop
         # Pressed twice, it goes back from where the first press leads.
-        last: Target | BatchPosition | None = self._run.control.rewinds_to or loop.replays_to or loop.last
+        last: Target | BatchPosition | None = self._run.control.replaying or loop.last
         if last is None or last.batch_idx < 0:
             return None
         found = loop.trail.before(last, count)
@@ -212,10 +212,12 @@ class Rewinding(Travel, Logging):
         way = self._way_back(target)
         if not way.action:
             raise TimeTravelError(f"{said}: {way.text}")
-        if way.from_epoch is None or self._restorer is None:
+        if way.from_epoch is not None and self._restorer is not None:
+            self._restorer.check(way.from_epoch)
+        self._run.loop.jobs.hold()  # what is asked from now on is meant for when it is there
+        if way.from_epoch is None:
             self._run.control.rewind(target)
             return
-        self._restorer.check(way.from_epoch)
         self._replay_to = target
         self._run.control.jump_and_replay(way.from_epoch, target)
 
@@ -286,7 +288,6 @@ class Rewinding(Travel, Logging):
         target, self._replay_to = self._replay_to, None
         made = self._changes_at.get(epoch, 0)
         self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
-        self._run.loop.replays_to = target
         self._take_back_changes(made, target)
         super()._rewound(epoch)
 
@@ -347,7 +348,6 @@ class Rewinding(Travel, Logging):
         """The state before a batch is there again; from here training goes on to the target."""
         left = self._run.loop.last
         phase, epoch = target.phase, target.epoch
-        self._run.loop.replays_to = target
         self._take_back_changes(frame.changes, target)
         self._branches.left(self._log.after(epoch, batch, phase), left)
         self._run.loop.rewind_to_batch(phase, epoch, batch)

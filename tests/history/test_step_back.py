@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections import UserDict
 from dataclasses import dataclass
@@ -526,27 +527,66 @@ def test_a_phase_that_comes_twice_an_epoch_goes_back_within_its_pass() -> None:
     session.close()
 
 
-def test_the_last_command_counts() -> None:
+def test_commands_given_on_the_way_back_are_carried_out_there() -> None:
     session, _, driver = small_run(plain_step, batches=30)
     driver.do("step_until_position", "train", 0, 9)
+    before = session.pause_count
+    session.step_back(3)
+    session.set_hyperparameter("lr", 0.01)
+    session.step_until_position("train", 0, 8)
+    assert "set_hyperparameter" in session.pending
+    driver.paused(before)
+    assert driver.live == ("train", 0, 8)
+    rates = session.run_log.series("lr")["train"].values
+    assert rates.tolist() == [0.1] * 7 + [0.01] * 2
+    (branch,) = session.branches
+    assert branch.why == "lr was set to 0.01"
     session.step_back(3)
     session.detach()
     assert session.wait(20)
     assert session.schedule.batches_done == 30
+    assert session.run_log.series("lr")["train"].values.tolist()[:6] == [0.1] * 6
     session.close()
 
 
-def test_pressed_twice_it_goes_back_twice() -> None:
-    session, _, driver = small_run(plain_step, batches=30)
-    driver.do("step_until_position", "train", 0, 9)
+def test_stop_ends_the_way_where_it_is() -> None:
+    gate = threading.Event()
+    gate.set()
+
+    def body(x: torch.Tensor, y: torch.Tensor, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+        assert gate.wait(20)
+        plain_step(x, y, model, optimizer)
+
+    session, _, driver = small_run(body, batches=30)
+    session.set_history(budget="1 GB")
+    driver.do("step_until_position", "train", 0, 12)
+    tape = session._tape  # noqa: SLF001
+    assert tape is not None
+    tape._frames.drop_from(1)  # noqa: SLF001  so that the way is long
+    gate.clear()
     before = session.pause_count
     session.step_back()
-    session.step_back()
+    while session.status.detail != "computing batches anew, up to epoch 1, train, batch 12":
+        time.sleep(0.001)
+    session.step_batch()  # is given up with the way
+    session.stop()
+    gate.set()
     driver.paused(before)
-    while driver.live != ("train", 0, 7) or session.status.word != "paused":
-        driver.paused(session.pause_count - 1)
+    assert driver.live[2] < 11
+    driver.finish()
+    session.close()
+
+
+def test_pressed_several_times_it_goes_back_as_often() -> None:
+    session, _, driver = small_run(plain_step, batches=30)
+    driver.do("step_until_position", "train", 0, 20)
+    for _ in range(5):
+        session.step_back()
+    while driver.live != ("train", 0, 15) or session.status.word != "paused":
+        time.sleep(0.001)
     driver.do("step_batch")
-    assert driver.live == ("train", 0, 8)
+    assert driver.live == ("train", 0, 16)
+    assert not session.history.parted
     driver.finish()
     session.close()
 
