@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,6 +23,9 @@ __all__ = ["Tape", "TapeHost"]
 
 ENTRY = 300
 """Bytes of the objects of one kept item, about."""
+
+NEAR = 8
+"""Batches up to one that is gone back to of which each gets a state."""
 
 MOST_FRAMES = 128
 """States that are kept of one phase."""
@@ -61,8 +64,6 @@ class TapeHost:
 class _Entry:
     item: KeptItem
     random: RandomState
-    norms: torch.Tensor | None = field(default=None, repr=False)
-    """Of the parameters after the batch."""
 
 
 class Tape:
@@ -93,8 +94,8 @@ class Tape:
         self._frames = Keyframes()
         self._next = 0
         """Number of the item that is given next."""
-        self._done = 0
-        """Batches of this pass that are over."""
+        self._goal = 0
+        """Number of the batch that was gone back to."""
         self._came = 0
         """Items that the loader has given."""
         self._copies = False
@@ -122,26 +123,6 @@ class Tape:
                 self._forget(f"not kept: {type(error).__name__}: {error}")
         self._next = number + 1
         return number, item
-
-    def finished(self) -> None:
-        """The batch of the last item is over, and was complete."""
-        number = self._next - 1
-        self._done = self._next
-        entry = self._entries.get(number)
-        if entry is None:
-            return
-        try:
-            self._measure(number, entry)
-        except Exception as error:  # noqa: BLE001  never an error in the user's loop
-            self._forget(f"not kept: {type(error).__name__}: {error}")
-
-    def _measure(self, number: int, entry: _Entry) -> None:
-        before = entry.norms
-        if before is not None or self._spending.affords("norms"):
-            with self._spending.on("norms"):
-                entry.norms = self._measured()
-        if before is not None and entry.norms is not None and not _equal(before, entry.norms):
-            self._part(number, "other weights")
 
     # ------------------------------------------------------------ going back
 
@@ -180,7 +161,10 @@ class Tape:
         """Why the run cannot go back to stand after this batch; empty if it can."""
         reach = self.reach
         if reach is None:
-            return self.note or "no state of this phase is kept"
+            off = (
+                "" if self._host.budget() else "nothing is kept: the history is off or training was detached"
+            )
+            return self.note or off or "no state of this phase is kept"
         if not reach[0] <= batch <= reach[1]:
             return f"states in memory lead back to batch {max(reach[0], 0) + 1} of this phase only"
         last = self._entries.get(self._came - 1)
@@ -206,7 +190,8 @@ class Tape:
         except Exception as error:  # noqa: BLE001  never an error in the user's loop
             self._host.could_not(target, f"{type(error).__name__}: {error}")
             return
-        self._next = self._done = frame.at
+        self._next = frame.at
+        self._goal = max(batch - self.first, 0)
         self._host.rewound(target, self.first + frame.at, frame)
         if errors:
             self._host.warn("; ".join(errors))
@@ -234,9 +219,6 @@ class Tape:
     def branch(self) -> None:
         """Something was changed between two batches: what comes is not what came."""
         self._frames.drop_from(self._next)
-        for number, entry in list(self._entries.items()):
-            if number >= self._done:
-                entry.norms = None
 
     # ------------------------------------------------------------ parts
 
@@ -252,7 +234,8 @@ class Tape:
     def _renew_frame(self, number: int) -> None:
         frame = self._frames.at(number)
         if frame is None:
-            if self._spending.affords("frame"):
+            # Who goes back a step may go back another one: the last ones before the goal are to be quick.
+            if self._spending.affords("frame") or 0 <= self._goal - number < NEAR:
                 self._take_frame(number)
         elif self._is_now(frame):  # other layers may be watched now
             frame.mark = self._host.mark(self.phase, self.epoch)
@@ -353,27 +336,7 @@ class Tape:
     def _part(self, number: int, how: str) -> None:
         """From here on the run goes another way."""
         self._frames.drop_from(number + 1)
-        for at, entry in self._entries.items():
-            if at > number:
-                entry.norms = None
         self._host.parted(self.phase, self.epoch, self.first + number, how)
-
-    def _measured(self) -> torch.Tensor | None:
-        """A digest of the parameters: their norms. Versions do not tell: some optimizers write past them."""
-        return _norms([p.detach() for p in self._host.parts().model.parameters() if _is_measurable(p)])
-
-
-def _is_measurable(parameter: torch.Tensor) -> bool:
-    return parameter.layout is torch.strided and parameter.is_floating_point() and parameter.numel() > 0
-
-
-def _norms(parameters: list[torch.Tensor]) -> torch.Tensor | None:
-    if not parameters:
-        return None
-    try:
-        return torch.stack([norm.float() for norm in torch._foreach_norm(parameters)])  # noqa: SLF001
-    except RuntimeError:  # on several devices, or of a class that does not know it
-        return None
 
 
 def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:

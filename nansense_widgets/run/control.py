@@ -211,6 +211,11 @@ class RunControl:
         return self._rewind is not None
 
     @property
+    def goes_on(self) -> bool:
+        """Whether a command waits for the batch that was gone back to: there is no pause then."""
+        return self._then is not None
+
+    @property
     def replaying(self) -> Target | None:
         """The batch that was gone back to, until it is reached."""
         return self._replaying

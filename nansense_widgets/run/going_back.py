@@ -32,9 +32,6 @@ class PhaseItems(Protocol[Item_co]):
     def __next__(self) -> tuple[int, Item_co]:
         """The next one; it must not be kept, or only as a copy."""
 
-    def finished(self) -> None:
-        """The batch of the last item is over, and was complete."""
-
 
 class Straight(Generic[Item]):
     """Each item once."""
@@ -50,6 +47,3 @@ class Straight(Generic[Item]):
         item = next(self._items)
         self._number += 1
         return self._number, item
-
-    def finished(self) -> None:
-        """Nothing to note."""

@@ -247,8 +247,6 @@ class BatchLoop:
         self.observer.end(position, complete=complete)
         if complete:
             self.on_batch_end(position)
-            if self._items is not None:
-                self._items.finished()
         if self.freezer is not None:
             self.freezer.ended(position)
         self._do_jobs()
@@ -376,7 +374,8 @@ class BatchLoop:
         def noted() -> bool:
             if due() and not self.control.goes_back:
                 self.jobs.release()
-                self.events.add("pause", self.last, "paused")
+                if not self.control.goes_on:
+                    self.events.add("pause", self.last, "paused")
                 return True
             return False
 

@@ -23,6 +23,7 @@ from nansense_widgets.session.logging import Logging
 from nansense_widgets.session.memory import MemoryEntry
 from nansense_widgets.session.travel import Travel
 from nansense_widgets.stats.branches import Branch
+from nansense_widgets.widgets.state import LOCKED
 
 __all__ = ["Rewinding"]
 
@@ -46,8 +47,8 @@ class Rewinding(Travel, Logging):
     def step_back(self, n: int = 1) -> None:
         """Go back `n` batches: training stands after that batch again, which is computed anew and shown.
 
-        See `rewind`. From the first batch of the run it goes to the beginning, before that batch. A locked
-        session refuses.
+        See `rewind`. With as many as there are, or more, it goes to the beginning of the run, before its
+        first batch. A locked session refuses.
 
         Args:
             n: at least 1.
@@ -66,7 +67,7 @@ class Rewinding(Travel, Logging):
         self._go_back(target, f"n={n!r}")
 
     @unless_locked(refuse_jump)
-    def rewind(self, *, phase: str, epoch: int, batch_idx: int) -> None:
+    def rewind(self, phase: str, epoch: int, batch_idx: int) -> None:
         """Go back to a batch: training stands after it again, as it did, and shows it.
 
         Within the phase that goes on, the nearest state before it is restored from memory, and the batches
@@ -94,6 +95,10 @@ class Rewinding(Travel, Logging):
             return
         self._check_open()
         said = f"phase={name!r}, epoch={at!r}, batch_idx={batch!r}"
+        if name not in (order := self.schedule.phase_order):
+            raise ValueError(
+                f"phase={name!r} is no phase of this run; there are {', '.join(map(repr, order))}"
+            )
         if not self._run.loop.trail.has(name, at, batch):
             raise TimeTravelError(f"{said}: this batch has not been yet (step_until_position goes forward)")
         self._go_back(Target(name, at, batch), said)
@@ -118,7 +123,7 @@ class Rewinding(Travel, Logging):
         if at is None:
             raise TypeError("epoch=None must be an int")
         target = Target(name, at, batch)
-        if self._run.loop.trail.has(*target):
+        if self._run.loop.trail.has(*target) or self._locked or self.no_loop:
             return self._way_back(target)
         try:
             checked_target(name, at, batch, self.schedule, self._run.loop.position, self.standing)
@@ -129,7 +134,7 @@ class Rewinding(Travel, Logging):
         return Way("step_until_position", "runs on to it, and pauses after it")
 
     @unless_locked(nothing)
-    def set_history(self, *, budget: int | str) -> None:
+    def set_history(self, budget: int | str) -> None:
         """How much memory the states and items for going back by batches may take.
 
         By default a fiftieth of the machine's memory, at most 512 MiB. States thin out with age. Nothing is
@@ -157,7 +162,8 @@ class Rewinding(Travel, Logging):
             return HistoryStatus(self._budget, reason=why, parted=self._parted)
         reach = tape.reach
         first, last = reach or (0, -2)
-        reason = "" if reach else tape.note or "no state is kept yet"
+        nothing = "no state is kept yet" if self._budget else "the history is off (set_history)"
+        reason = "" if reach else tape.note or nothing
         return HistoryStatus(
             self._budget,
             tape.nbytes,
@@ -222,14 +228,20 @@ class Rewinding(Travel, Logging):
         self._run.control.jump_and_replay(way.from_epoch, target)
 
     def _way_back(self, target: Target) -> Way:
+        if self._locked:
+            return Way("", f"the session is {LOCKED}")
+        if self.no_loop:
+            return Way("", self.no_loop)
         tape, trail = self._tape, self._run.loop.trail
         if tape is not None and (tape.phase, tape.epoch) == (target.phase, target.epoch):
             near = tape.why_not(target.batch_idx)
             if not near:
                 count = tape.batches_to(target.batch_idx)
                 return Way("rewind", f"computes {_batches(count)} anew, from a state in memory", count)
-        else:
+        elif tape is not None:
             near = f"{target} is in another phase than the one that goes on"
+        else:
+            near = "no phase of session.batches() goes on"
         status = self.time_travel_status()
         epochs = [epoch for epoch in status.cached_epochs if epoch <= target.epoch]
         if not status.available or not epochs:
@@ -284,12 +296,12 @@ class Rewinding(Travel, Logging):
         super()._begins(epoch)
         self._changes_at.setdefault(epoch, len(self._changes))
 
-    def _rewound(self, epoch: int) -> None:
+    def _rewound(self, epoch: int, target: Target | None = None) -> None:
         target, self._replay_to = self._replay_to, None
         made = self._changes_at.get(epoch, 0)
         self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
         self._take_back_changes(made, target)
-        super()._rewound(epoch)
+        super()._rewound(epoch, target)
 
     def _take_back_changes(self, made: int, target: Target | None) -> None:
         """So many have been made at the state that is restored; those up to a target are made again."""

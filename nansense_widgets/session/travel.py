@@ -163,8 +163,11 @@ class Travel(Standing):
         """The loop is about to begin an epoch."""
         self._run.loop.at_epoch(epoch)
 
-    def _rewound(self, epoch: int) -> None:
-        """The state is that of the beginning of an epoch again: forget what came from there on."""
+    def _rewound(self, epoch: int, target: Target | None = None) -> None:
+        """The state is that of the beginning of an epoch again: forget what came from there on.
+
+        With a `target`, the run goes on to that batch.
+        """
         left = self._run.loop.last
         self._branches.left(self._log.after(epoch), left)
         self._run.loop.rewind_to_epoch(epoch)
@@ -172,6 +175,10 @@ class Travel(Standing):
         self._log.rewind_to_epoch(epoch, gap=left is not None and epoch > left.epoch)
         if self._capture is not None:
             self._capture.rewind_to_epoch(epoch)
+        if target is not None:
+            to = BatchPosition(*target) if target.batch_idx >= 0 else None
+            self._note_jump(f"went back to {target}", left, epoch, to)
+            return
         forward = left is not None and epoch > left.epoch
         way = "forward to an earlier run of" if forward else "back to the beginning of"
         self._note_jump(

@@ -206,15 +206,20 @@ class CurvePicture:
 
     def _draw(self, marks: tuple[bqplot.Lines, bqplot.Scatter, bqplot.Scatter], lines: list[Line]) -> None:
         line, done, partial = marks
-        # Two points at least: bqplot would take a column for a row.
-        longest = max(2, *(len(one.xs) for one in lines))
+        # Two points at least: bqplot would take a column for a row. And it puts a label at the end of a line,
+        # which has to be a number.
+        longest = max(2, *(len(one.xs) + _ends_in_a_gap(one) for one in lines))
         xs, ys = np.full((2, len(lines), longest), np.nan)
         for row, one in enumerate(lines):
             some = len(one.xs)
-            # The last point again, up to the length of the longest line.
-            xs[row] = np.pad(one.xs, (0, longest - some), mode="edge") + 1.0 if some else 0.0
+            finite = np.flatnonzero(np.isfinite(one.values))
+            xs[row, :some] = one.xs + 1.0
             ys[row, :some] = np.where(np.isfinite(one.values), one.values, np.nan)
-            ys[row, some:] = one.values[-1] if some else np.nan
+            # The last point again, up to the length of the longest line.
+            last = finite[-1] if len(finite) else None
+            xs[row, some:] = 0.0 if last is None else one.xs[last] + 1.0
+            if some:
+                ys[row, some:] = 0.0 if last is None else one.values[last]
         alike = all(np.array_equal(one.xs, lines[0].xs) for one in lines)
         _set(line, x=xs[0] if alike else xs, y=ys, colors=[one.color for one in lines])
         for mark, running in ((done, False), (partial, True)):
@@ -250,6 +255,10 @@ class CurvePicture:
         small = not whole and not 1e-3 <= size < 1e5
         _set(self._y, min=low - room, max=high + room)
         _set(self._height, tick_values=ticks, tick_format=f".{digits - 1}~e" if small else f".{digits}~g")
+
+
+def _ends_in_a_gap(line: Line) -> bool:
+    return len(line.values) > 0 and not np.isfinite(line.values[-1])
 
 
 def nice_ticks(low: float, high: float, *, whole: bool = False) -> npt.NDArray[np.float64]:

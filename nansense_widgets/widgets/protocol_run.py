@@ -8,7 +8,7 @@ from nansense_widgets.run.events import EventKind
 from nansense_widgets.widgets.protocol import Position
 from nansense_widgets.widgets.protocol_statistics import CurveFigure
 
-__all__ = ["KnobGroup", "KnobValue", "RunContent", "RunEvent", "RunOptions"]
+__all__ = ["KnobGroup", "KnobValue", "RunBranch", "RunContent", "RunEvent", "RunOptions"]
 
 
 class RunOptions(TypedDict):
@@ -41,6 +41,13 @@ class RunEvent(TypedDict):
     """The last batch before it."""
 
 
+class RunBranch(TypedDict):
+    """A future that was left: which, and the colour of its lines."""
+
+    text: str
+    color: str
+
+
 class RunContent(TypedDict):
     groups: list[KnobGroup]
     smooth: bool
@@ -56,7 +63,7 @@ class RunContent(TypedDict):
     """Newest first, without pauses."""
     pauses: int
     """All of them."""
-    branches: list[str]
-    """Futures that were left, in words; their lines are faint."""
+    branches: list[RunBranch]
+    """Futures that were left."""
     marked: list[EventKind]
     """Kinds of events that are marked in the figures."""

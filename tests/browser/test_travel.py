@@ -106,7 +106,8 @@ def test_the_timeline_says_what_will_happen_and_goes_there(lab: Lab) -> None:
     )
     for _ in range(3):
         view.page.keyboard.press("ArrowRight")
-    expect(said).to_contain_text("epoch 1, train, batch 4: restores the beginning of epoch 1 and computes 4")
+    expect(said).to_contain_text("epoch 1, train, batch 4 (loss ")
+    expect(said).to_contain_text("): restores the beginning of epoch 1 and computes 4 batches anew")
     expect(axis).to_have_attribute("aria-valuetext", re.compile("computes 4 batches anew"))
     view.page.keyboard.press("Enter")
     expect(go).to_be_focused()

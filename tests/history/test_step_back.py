@@ -258,7 +258,7 @@ def test_the_budget_is_kept() -> None:
     session.set_history(budget=0)
     driver.do("step_batch")
     assert session.history.used_bytes == 0
-    with pytest.raises(TimeTravelError, match="no state of this phase is kept"):
+    with pytest.raises(TimeTravelError, match="nothing is kept: the history is off"):
         session.step_back()
     driver.finish()
     session.close()
@@ -290,6 +290,11 @@ def test_wrong_arguments_name_what_would_be_right() -> None:
         (lambda: session.step_back(0), ValueError, "n=0 must be at least 1"),
         (lambda: session.step_back(True), TypeError, "n=True must be an int"),
         (lambda: session.step_back("2"), TypeError, "n='2' must be an int"),  # type: ignore[arg-type]
+        (
+            lambda: session.rewind(phase="tra", epoch=0, batch_idx=0),
+            ValueError,
+            "is no phase of this run; there are 'train'",
+        ),
         (lambda: session.rewind(phase="", epoch=0, batch_idx=0), ValueError, "phase=''"),
         (lambda: session.rewind(phase="train", epoch=-1, batch_idx=0), ValueError, "epoch=-1"),
         (lambda: session.rewind(phase="train", epoch=0, batch_idx=-1), ValueError, "batch_idx=-1"),

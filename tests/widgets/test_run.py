@@ -205,10 +205,22 @@ def test_a_future_that_was_left_is_a_faint_line(running: Any) -> None:
     running.do("step_batch")
     widget = running.session.run_curves()
     content = shown(widget, Browser(widget))
-    assert content["branches"] == ["branch 1, left: lr was set to 0.001"]
+    [branch] = content["branches"]
+    assert branch["text"] == "branch 1, left when lr was set to 0.001"
     lines = figure(content, "loss").marks[0]  # those of a phase, filled up to the same length
     live = running.session.run_log.series("loss")["train"].values
     assert np.allclose(lines.y[0], live)
     assert np.allclose(lines.y[1], [*losses[3:], losses[4], losses[4]])
     assert np.allclose(lines.x[1], 1 + np.array([3, 4, 4, 4]) / 5)
-    assert lines.colors[1] == lines.colors[0] + "59"
+    assert lines.colors[1] == branch["color"] != lines.colors[0]
+
+
+def test_a_line_that_ends_in_a_gap_ends_for_bqplot_where_it_has_a_number(running: Any) -> None:
+    for value in (0.5, 0.25, float("nan")):
+        running.session.log("score", value)
+        running.do("step_batch")
+    widget = running.session.run_curves()
+    lines = figure(shown(widget, Browser(widget)), "score").marks[0]
+    ys, xs = np.atleast_2d(lines.y)[0], np.atleast_2d(lines.x)[0]
+    assert np.isnan(ys[2])
+    assert (ys[-1], xs[-1]) == (0.25, xs[1])

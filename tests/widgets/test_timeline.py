@@ -89,7 +89,8 @@ def test_what_would_happen_is_said_and_happens(running: Any) -> None:
     near, far, ahead = (way(browser, at) for at in (1 + 1.5 / 8, 0.1, 2.01))
     assert near["action"] == "rewind"
     assert near["args"] == {"phase": "train", "epoch": 1, "batch_idx": 1}
-    assert near["text"].startswith("epoch 2, train, batch 2: computes ")
+    loss = running.session.run_log.series("loss")["train"].values[TRAIN + 1]
+    assert near["text"].startswith(f"epoch 2, train, batch 2 (loss {loss:.4g}): computes ")
     assert near["text"].endswith(" anew, from a state in memory")
     assert (
         far["text"] == "epoch 1, train, batch 1: restores the beginning of epoch 1 and computes 1 batch anew"
@@ -112,7 +113,7 @@ def test_a_left_future_is_drawn_from_where_it_was_left(running: Any) -> None:
     running.do("step_batch")
     content, _ = shown(running)
     [branch] = content["branches"]
-    assert branch["text"] == "branch 1, left: lr was set to 0.5"
+    assert branch["text"] == "branch 1, left when lr was set to 0.5"
     assert (branch["start"], branch["end"]) == (1 + 3 / EPOCH, 1 + 5 / EPOCH)
     assert np.allclose(branch["curve"]["xs"], 1 + np.array([3, 4, 5]) / EPOCH)
     kinds = {mark["kind"]: mark["at"] for mark in content["marks"]}

@@ -176,6 +176,7 @@ export class Toolbar {
 
   private drawPill(state: State, link: Link): void {
     const pill = pillOf(state.status, link);
+    this.pill.title = state.status === "running" ? state.detail : "";
     if (this.pill.dataset.s === pill.key) return;
     this.pill.dataset.s = pill.key;
     this.pill.classList.toggle("hollow", pill.hollow);

@@ -33,7 +33,7 @@ export interface RunContent {
   figures: CurveFigure[];
   events: RunEvent[];
   pauses: number;
-  /** Futures that were left, in words; their lines are faint. */
-  branches: string[];
+  /** Futures that were left: which, and the colour of their lines. */
+  branches: { text: string; color: string }[];
   marked: EventKind[];
 }

@@ -89,7 +89,7 @@ class RunView implements CardView {
     this.legend.dataset.key = key;
     const lines = phases.map((phase, i) => h("span", {}, h("i", { class: `cl ${STYLES[i % STYLES.length]}`, "aria-hidden": "true" }), phase, h("span", { class: "vh" }, `: ${STYLES[i % STYLES.length]} line`)));
     const marks = marked.map((kind) => h("span", {}, h("i", { class: `rmark ${kind}`, "aria-hidden": "true" }), MARKED[kind]));
-    const left = branches.map((text) => h("span", { class: "mut" }, h("i", { class: "cl faint", "aria-hidden": "true" }), text));
+    const left = branches.map(({ text, color }) => h("span", {}, h("i", { class: "cl", style: `border-color:${color}`, "aria-hidden": "true" }), text));
     this.legend.replaceChildren(...lines, ...left, ...marks, ...(can_smooth ? [this.smoothing] : []));
   }
 

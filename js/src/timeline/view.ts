@@ -249,15 +249,16 @@ class TimelineView implements CardView {
     this.said.title = text;
   }
 
-  private drawLegend({ phases, marks, checkpoints, branches, reach }: TimelineContent): void {
+  private drawLegend({ phases, segments, marks, checkpoints, branches, reach }: TimelineContent): void {
     const kinds = (Object.keys(MARKS) as MarkKind[]).filter((kind) => marks.some((mark) => mark.kind === kind));
-    const key = JSON.stringify([phases.map(({ name }) => name), kinds, checkpoints.length > 0, branches.length > 0, reach.length > 0]);
+    const key = JSON.stringify([phases.map(({ name }) => name), segments.map(({ phase }) => phase), kinds, checkpoints.length > 0, branches.length > 0, reach.length > 0]);
     if (this.legend.dataset.key === key) return;
     this.legend.dataset.key = key;
+    const seen = phases.map(({ name }, i) => ({ name, i })).filter(({ i }) => segments.some(({ phase }) => phase === i));
     const glyph = (...shapes: SVGElement[]): SVGElement => svg("svg", { width: 10, height: 10, viewBox: "-5 -2 10 10", "aria-hidden": "true" }, ...shapes);
     const entry = (shape: SVGElement, text: string): HTMLElement => h("span", {}, shape, text);
     this.legend.replaceChildren(
-      ...phases.map(({ name }, i) => entry(glyph(svg("rect", { class: `tseg p${i % 4}`, x: -5, width: 10, y: 0, height: 6 })), name)),
+      ...seen.map(({ name, i }) => entry(glyph(svg("rect", { class: `tseg p${i % 4}`, x: -5, width: 10, y: 0, height: 6 })), name)),
       ...(reach.length ? [entry(glyph(svg("rect", { class: "treach", x: -5, width: 10, y: -1, height: 8 })), "in memory")] : []),
       ...(checkpoints.length ? [entry(glyph(svg("circle", { class: "tcheck", cx: 0, cy: 3, r: 3.5 })), "kept state")] : []),
       ...kinds.map((kind) => entry(glyph(svg("path", { class: `tmark ${kind}`, d: GLYPHS[kind] })), MARKS[kind])),

@@ -50,6 +50,9 @@ SMOOTH_FROM = 20
 FAINT = "59"
 """Opacity of a line that has a smoothed one over it, as the end of its colour."""
 
+BRANCH_COLORS = ("#a05cb5b0", "#c4781fb0", "#2e8b77b0", "#b04a6ab0")
+"""Of futures that were left: paler than the run."""
+
 WEIGHT = 0.9
 """Of what came before, in the smoothed line."""
 
@@ -105,7 +108,7 @@ class RunView:
             "events": [self._event(event) for event in reversed(events) if event.kind != "pause"][
                 :MOST_EVENTS
             ],
-            "branches": [f"branch {one.number}, left: {one.why}" for one in branches],
+            "branches": [{"text": branch_text(one), "color": branch_color(one)} for one in branches],
             "pauses": sum(event.kind == "pause" for event in events),
             "marked": [kind for kind in kinds if EVENT_COLORS[kind] in drawn],
         }
@@ -188,7 +191,7 @@ def run_figures(
             for line in _lines(phase, _color(phases, phase), one, smooth=smooth and kind != "rate")
         ]
         lines += [
-            _left_line(phase, _color(phases, phase), branch, left, one)
+            _left_line(phase, branch, left, one)
             for branch in branches
             for phase, one in of_name.items()
             if (left := branch.log.get((kind, name, phase))) is not None
@@ -222,7 +225,7 @@ def _lines(phase: str, color: str, series: MetricSeries, *, smooth: bool) -> lis
     ]
 
 
-def _left_line(phase: str, color: str, branch: Branch, left: MetricSeries, live: MetricSeries) -> Line:
+def _left_line(phase: str, branch: Branch, left: MetricSeries, live: MetricSeries) -> Line:
     """A branch's, on the axis of the run: of an epoch that was left half way too."""
     spans = dict(zip(live.epochs.tolist(), live.spans.tolist(), strict=True))
     own = [
@@ -230,7 +233,18 @@ def _left_line(phase: str, color: str, branch: Branch, left: MetricSeries, live:
     ]
     placed = replace(left, spans=np.maximum(np.array(own, np.int64), left.spans))
     points = drawn_points(placed.xs, placed.values)
-    return _line(phase, f"{phase or 'run'}, branch {branch.number}, left", color + FAINT, points, dots=False)
+    label = f"{phase or 'run'}, {branch_text(branch)}"
+    return _line(phase, label, branch_color(branch), points, dots=False)
+
+
+def branch_text(branch: Branch) -> str:
+    """Which one it is, and what the run did instead."""
+    return f"branch {branch.number}, left when {branch.why}"
+
+
+def branch_color(branch: Branch) -> str:
+    """One of those that the run itself does not have; they come again after some branches."""
+    return BRANCH_COLORS[(branch.number - 1) % len(BRANCH_COLORS)]
 
 
 def _color(phases: Sequence[str], phase: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
+from nansense_widgets.history.status import HistoryStatus
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.trail import Segment
 from nansense_widgets.stats.branches import Branch
@@ -110,24 +111,22 @@ class TimelineView:
         if key and series is not None:
             label = f"{key[1]} {series.values[-1]:.4g}" + (" (logarithmic)" if scale.is_log else "")
         position, standing = source.live_position, source.standing
+        now = None
+        if position is not None:
+            now = axis.at(position.phase, position.epoch, position.batch_idx + (standing != "before"))
         reach = source.history
-        here = (reach.phase or "", reach.epoch)
         known = reach.phase is not None and reach.last_batch >= reach.first_batch
         return {
             "epochs": max(total or 0, last + 1, *(at + 1 for at in left), 1),
             "is_open": total is None,
             "phases": [_phase(name, axis) for name in names],
             "segments": [_segment(one, names, axis) for one in _merged(trail)],
-            "now": None
-            if position is None
-            else axis.at(position.phase, position.epoch, position.batch_idx + (standing != "before")),
+            "now": now,
             "curve": _curve(key, series, axis, scale, MOST_POINTS),
             "label": label,
             "branches": [_branch(branch, key, series, axis, scale) for branch in branches],
             "checkpoints": list(source.time_travel_status().cached_epochs),
-            "reach": [axis.at(*here, max(reach.first_batch, 0)), axis.at(*here, reach.last_batch + 1)]
-            if known
-            else [],
+            "reach": _reach(axis, reach, now) if known else [],
             "reach_text": _reach_text(source),
             "marks": [*_marks(source.events, axis), *_findings(source.run_log.all, axis)],
         }
@@ -141,7 +140,8 @@ class TimelineView:
             way = self._source.way_to(phase=phase, epoch=epoch, batch_idx=batch)
             reply["action"] = way.action
             reply["args"] = {"phase": phase, "epoch": epoch, "batch_idx": batch}
-            reply["text"] = f"epoch {epoch + 1}, {phase}, batch {batch + 1}: {way.text}"
+            loss = _loss_of(self._source.run_log.all, phase, epoch, batch)
+            reply["text"] = f"epoch {epoch + 1}, {phase}, batch {batch + 1}{loss}: {way.text}"
         return cast("dict[str, Any]", reply), []
 
     @property
@@ -152,6 +152,16 @@ class TimelineView:
     def refresh(self) -> bool:
         """Nothing changes on the main thread."""
         return False
+
+
+def _loss_of(log: Mapping[Key, MetricSeries], phase: str, epoch: int, batch: int) -> str:
+    """What the curve shows of a batch, in brackets."""
+    key = _curve_key(log)
+    if key is None or key[2] != phase:
+        return ""
+    series = log[key]
+    found = np.flatnonzero((series.epochs == epoch) & (series.batch_indices == batch))
+    return f" ({key[1]} {series.values[found[0]]:.4g})" if len(found) else ""
 
 
 class _Scale:
@@ -215,7 +225,7 @@ def _branch(
         "number": branch.number,
         "start": min(start, end),
         "end": end,
-        "text": f"branch {branch.number}, left: {branch.why}",
+        "text": f"branch {branch.number}, left when {branch.why}",
         "curve": curve,
     }
 
@@ -247,7 +257,16 @@ def _segment(one: tuple[str, int, int, int], names: list[str], axis: Axis) -> Ti
     }
 
 
+def _reach(axis: Axis, history: HistoryStatus, now: float | None) -> list[float]:
+    """From the first batch to where training stands: what comes after it is ahead again."""
+    here = (history.phase or "", history.epoch)
+    start, end = axis.at(*here, max(history.first_batch, 0)), axis.at(*here, history.last_batch + 1)
+    return [start, end if now is None else max(start, min(end, now))]
+
+
 def _reach_text(source: Source) -> str:
+    if source.no_loop:
+        return ""
     history = source.history
     if history.parted:
         return history.parted
