@@ -92,9 +92,7 @@ def test_what_would_happen_is_said_and_happens(running: Any) -> None:
     loss = running.session.run_log.series("loss")["train"].values[TRAIN + 1]
     assert near["text"].startswith(f"epoch 2, train, batch 2 (loss {loss:.4g}): computes ")
     assert near["text"].endswith(" anew, from a state in memory")
-    assert (
-        far["text"] == "epoch 1, train, batch 1: restores the beginning of epoch 1 and computes 1 batch anew"
-    )
+    assert far["text"].endswith("): restores the beginning of epoch 1 and computes 1 batch anew")
     assert (ahead["action"], ahead["text"]) == (
         "step_until_position",
         "epoch 3, train, batch 1: runs on to it, and pauses after it",
