@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 __all__ = ["SHARE", "Spending"]
 
-SHARE = 0.02
+SHARE = 0.015
 """Of the time that goes by; pauses count, in which nobody waits for a computation."""
 
 AT_ONCE = 0.02
