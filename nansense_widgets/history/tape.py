@@ -161,10 +161,9 @@ class Tape:
         """Why the run cannot go back to stand after this batch; empty if it can."""
         reach = self.reach
         if reach is None:
-            off = (
-                "" if self._host.budget() else "nothing is kept: the history is off or training was detached"
-            )
-            return self.note or off or "no state of this phase is kept"
+            nothing = "no state of this phase is kept"
+            off = "" if self._host.budget() else ": the history is off or training was detached"
+            return self.note or nothing + off
         if not reach[0] <= batch <= reach[1]:
             return f"states in memory lead back to batch {max(reach[0], 0) + 1} of this phase only"
         last = self._entries.get(self._came - 1)
@@ -192,7 +191,10 @@ class Tape:
             return
         self._next = frame.at
         self._goal = max(batch - self.first, 0)
-        self._host.rewound(target, self.first + frame.at, frame)
+        try:
+            self._host.rewound(target, self.first + frame.at, frame)
+        except Exception as error:  # noqa: BLE001  never an error in the user's loop
+            errors.append(f"statistics are not those of that batch: {type(error).__name__}: {error}")
         if errors:
             self._host.warn("; ".join(errors))
 
