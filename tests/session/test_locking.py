@@ -106,7 +106,7 @@ def test_its_docstring_says_what_the_lock_does(name: str) -> None:
         assert "locked" in text or "as `watch_metric`" in text
 
 
-def test_statistics_are_of_every_layer_then() -> None:
+def test_statistics_are_of_every_layer_then(nothing_has_been_compiled: None) -> None:
     session, model, optimizer = small_training()
     session.set_stats_scope("none")
     session.detach()
