@@ -88,9 +88,8 @@ class Rewinding(Travel, Logging):
             TimeTravelError: if that batch has not been, or if the run cannot go there, saying why.
             SessionStateError: if the session is closed.
         """
-        name, at, batch = checked_phase(phase), checked_epoch(epoch), checked_count("batch_idx", batch_idx)
-        if at is None:
-            raise TypeError("epoch=None must be an int")
+        target = _checked_target(phase, epoch, batch_idx)
+        name, at, batch = target
         if not self._enabled:
             return
         self._check_open()
@@ -101,7 +100,7 @@ class Rewinding(Travel, Logging):
             )
         if not self._run.loop.trail.has(name, at, batch):
             raise TimeTravelError(f"{said}: this batch has not been yet (step_until_position goes forward)")
-        self._go_back(Target(name, at, batch), said)
+        self._go_back(target, said)
 
     def way_back(self, n: int = 1) -> Way:
         """What `step_back(n)` would do now; that there is no way is no error here."""
@@ -119,14 +118,11 @@ class Rewinding(Travel, Logging):
         Raises:
             TypeError, ValueError: for a wrong argument.
         """
-        name, at, batch = checked_phase(phase), checked_epoch(epoch), checked_count("batch_idx", batch_idx)
-        if at is None:
-            raise TypeError("epoch=None must be an int")
-        target = Target(name, at, batch)
+        target = _checked_target(phase, epoch, batch_idx)
         if self._run.loop.trail.has(*target) or self._locked or self.no_loop:
             return self._way_back(target)
         try:
-            checked_target(name, at, batch, self.schedule, self._run.loop.position, self.standing)
+            checked_target(*target, self.schedule, self._run.loop.position, self.standing)
         except ValueError as error:
             return Way("", str(error))
         if self.status.word not in ("paused", "running", "waiting"):
@@ -313,6 +309,8 @@ class Rewinding(Travel, Logging):
 
     def _repeat_changes(self, _position: BatchPosition) -> None:
         """A batch begins: what is to be made again before it, and what is not."""
+        if not (self._due or self._undone):
+            return  # nearly always; counting the trail takes longer the longer the run
         now = self._run.loop.trail.count
         while self._due and self._due[0][0] <= now:
             _, change = self._due.pop(0)
@@ -384,6 +382,13 @@ class Rewinding(Travel, Logging):
 
 def _batches(count: int) -> str:
     return "1 batch" if count == 1 else f"{count:,} batches"
+
+
+def _checked_target(phase: Any, epoch: Any, batch_idx: Any) -> Target:
+    name, at, batch = checked_phase(phase), checked_epoch(epoch), checked_count("batch_idx", batch_idx)
+    if at is None:
+        raise TypeError("epoch=None must be an int")
+    return Target(name, at, batch)
 
 
 def _checked_steps(n: Any) -> int:

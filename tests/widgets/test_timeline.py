@@ -12,7 +12,7 @@ from torch import nn
 
 import nansense_widgets
 from nansense_widgets.stats.series import MetricSeries
-from nansense_widgets.widgets.views.timeline import Axis
+from nansense_widgets.widgets.views.timeline import MOST_SEGMENTS, Axis, _segments
 from tests.driver import Driver, small_data, small_model
 from tests.widgets.test_messages import Browser
 
@@ -151,3 +151,13 @@ def test_every_place_is_of_the_batch_that_lies_there(running: Any) -> None:
     two = np.array([2])
     one = MetricSeries(two, two, two.astype(float), two)
     assert axis.places("val", one)[0] == axis.at("val", 2, 3)
+
+
+def test_of_a_long_run_the_older_segments_are_one(running: Any) -> None:
+    running.do("step_epoch")
+    axis = Axis(running.session)
+    merged = [(phase, epoch, 0, count) for epoch in range(900) for phase, count in axis.counts.items()]
+    found = _segments(merged, list(axis.counts), axis)
+    assert len(found) == MOST_SEGMENTS + 1
+    assert (found[0]["start"], found[0]["end"]) == (0.0, found[1]["start"])
+    assert found[-1]["end"] == 900.0

@@ -38,6 +38,9 @@ MOST_POINTS = 400
 MOST_MARKS = 300
 """The newest."""
 
+MOST_SEGMENTS = 400
+"""The newest; a screen has hardly more places for them."""
+
 LOG_FROM = 30.0
 """From this ratio of the largest to the least value the curve is logarithmic."""
 
@@ -120,7 +123,7 @@ class TimelineView:
             "epochs": max(total or 0, last + 1, *(at + 1 for at in left), 1),
             "is_open": total is None,
             "phases": [_phase(name, axis) for name in names],
-            "segments": [_segment(one, names, axis) for one in _merged(trail)],
+            "segments": _segments(_merged(trail), names, axis),
             "now": now,
             "curve": _curve(key, series, axis, scale, MOST_POINTS),
             "label": label,
@@ -246,6 +249,13 @@ def _merged(trail: Iterable[Segment]) -> list[tuple[str, int, int, int]]:
         first, end = found.get((one.phase, one.epoch), (one.first, one.end))
         found[(one.phase, one.epoch)] = (min(first, one.first), max(end, one.end))
     return [(*key, *span) for key, span in found.items()]
+
+
+def _segments(merged: list[tuple[str, int, int, int]], names: list[str], axis: Axis) -> list[TimelineSegment]:
+    """Those that can be told apart: of a long run the older ones are one, whatever their phases."""
+    found = [_segment(one, names, axis) for one in merged]
+    old, new = found[:-MOST_SEGMENTS], found[-MOST_SEGMENTS:]
+    return [{"phase": old[0]["phase"], "start": old[0]["start"], "end": old[-1]["end"]}, *new] if old else new
 
 
 def _segment(one: tuple[str, int, int, int], names: list[str], axis: Axis) -> TimelineSegment:
