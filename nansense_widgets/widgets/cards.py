@@ -14,6 +14,7 @@ from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget, view_script
 from nansense_widgets.widgets.card import CardPainter
 from nansense_widgets.widgets.protocol_extremes import ExtremesOptions
+from nansense_widgets.widgets.protocol_inputs import InputsOptions
 from nansense_widgets.widgets.protocol_run import RunOptions
 from nansense_widgets.widgets.protocol_statistics import CurvesOptions, HistogramOptions
 from nansense_widgets.widgets.protocol_strips import StripsOptions
@@ -205,13 +206,33 @@ class CardsPart(SessionWidget):
 
 STILL_OPTIONS: dict[str, Any] = {
     "strips": StripsOptions(
-        sample=0, average=False, transform="none", part="magnitude", first=0, count=16, px=28, depth=0
+        sample=0,
+        average=False,
+        transform="none",
+        part="magnitude",
+        first=0,
+        count=16,
+        px=28,
+        depth=0,
+        shows="difference",
     ),
     "histogram": HistogramOptions(source="", compare="", rows="activations"),
     "extremes": ExtremesOptions(source="", by="pixel", heat=False, first=0, count=4, px=32),
     "curves": CurvesOptions(statistics=None),  # as they are: the figures are those on the page
     "run": RunOptions(smooth=None),
     "timeline": {},
+    "inputs": InputsOptions(
+        input="",
+        sample=0,
+        order="batch",
+        channel=-1,
+        depth=-1,
+        original=False,
+        px=56,
+        thumb=28,
+        first=0,
+        count=12,
+    ),
     "weights": WeightsOptions(first=0, count=4, box=(300, 150), ratio=1, scale="own", panels={}),
 }
 """What the picture for files without a kernel shows of a layer."""

@@ -48,6 +48,8 @@ class GraphPart(SessionWidget):
 
     graph: traitlets.Dict[str, Any] = traitlets.Dict().tag(sync=True)
     watched: traitlets.List[str] = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    moved: traitlets.Dict[str, float] = traitlets.Dict().tag(sync=True)
+    """Share of each layer's values that the perturbations of a probe have changed; empty: none are shown."""
 
     def refresh(self) -> None:
         super().refresh()

@@ -26,7 +26,7 @@ Kind = Literal["activations", "gradients"]
 Transform = Literal["none", "abs", "square"]
 Part = Literal["magnitude", "real", "imaginary"]
 """Of complex values."""
-ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run", "timeline"]
+ViewName = Literal["strips", "histogram", "extremes", "curves", "weights", "run", "timeline", "inputs"]
 """What a card shows of its layer; which of them there are is said by `views.VIEWS`."""
 
 
@@ -172,7 +172,10 @@ class Action(TypedDict):
     stop, cancel, request_snapshot, watch {layers}, unwatch {layers}, watch_attention {layers},
     unwatch_attention {layers}, set_axes {layer, channel, batch}, set_stats_scope {scope},
     set_update_frequency {unit, n, phase}, request_time_travel {epoch}, step_back {n},
-    rewind {phase, epoch, batch_idx},
+    rewind {phase, epoch, batch_idx}, pin_current_batch, unpin_batch, set_probe_mode {mode},
+    add_perturbation {input_name, sample, index, channel, values, scale, noise, seed, original, join},
+    ablate {layer, channel, sample, scale, value}, undo_perturbation, clear_perturbations,
+    measure_receptive_field {layer, channel, index, sample},
     set_hyperparameter {name, value, optimizer, group}.
     """
 

@@ -6,9 +6,23 @@ from typing import Literal, TypedDict
 
 from nansense_widgets.widgets.protocol import NonFinite, Part, Transform
 
-__all__ = ["Exact", "ExactAsk", "Layout", "Strip", "StripsContent", "StripsOptions", "Tokens"]
+__all__ = [
+    "Exact",
+    "ExactAsk",
+    "Layout",
+    "Probed",
+    "Shows",
+    "Strip",
+    "StripsContent",
+    "StripsOptions",
+    "Tokens",
+]
 
 Layout = Literal["tiles", "slices", "lines", "bar", "tokens", "scalar", "ids"]
+
+
+Shows = Literal["difference", "perturbed", "original"]
+"""Perturbed minus original, or one of them."""
 
 
 class StripsOptions(TypedDict):
@@ -28,6 +42,8 @@ class StripsOptions(TypedDict):
     """Longest edge of a tile in device pixels; the kernel pools larger tiles down to it."""
     depth: int
     """Slice of a volume."""
+    shows: Shows
+    """Of a perturbed batch."""
 
 
 class ExactAsk(TypedDict):
@@ -99,9 +115,20 @@ class Strip(TypedDict):
     """Index into the buffers; `count * rows * columns` bytes."""
 
 
+class Probed(TypedDict):
+    """What the strips of a probe are of."""
+
+    text: str
+    """Which batch, with which weights, in which mode."""
+    shows: Shows | None
+    """None: nothing is perturbed, so there is nothing to choose."""
+
+
 class StripsContent(TypedDict):
     strips: list[Strip]
     """Activations and gradients, then what the user's own instruments gave."""
+    probed: Probed | None
+    """None: they are of the training batch itself."""
 
 
 class Exact(TypedDict):

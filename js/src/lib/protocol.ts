@@ -8,7 +8,7 @@ export type Status = "waiting" | "paused" | "running" | "finished" | "failed" | 
 export type Kind = "activations" | "gradients";
 export type Transform = "none" | "abs" | "square";
 export type Part = "magnitude" | "real" | "imaginary";
-export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run" | "timeline";
+export type ViewName = "strips" | "histogram" | "extremes" | "curves" | "weights" | "run" | "timeline" | "inputs";
 export type Layout = "tiles" | "slices" | "lines" | "bar" | "tokens" | "scalar" | "ids";
 export type Pair = [number, number];
 export type Window = [number, number, number, number];
@@ -117,6 +117,14 @@ export interface Graph {
 // ------------------------------------------------------------ requests, browser to kernel
 
 export type ActionName =
+  | "ablate"
+  | "add_perturbation"
+  | "clear_perturbations"
+  | "measure_receptive_field"
+  | "pin_current_batch"
+  | "set_probe_mode"
+  | "undo_perturbation"
+  | "unpin_batch"
   | "request_time_travel"
   | "rewind"
   | "step_back"
@@ -145,6 +153,9 @@ export interface Action {
   args: Record<string, unknown>;
 }
 
+/** Of a perturbed batch: perturbed minus original, or one of them. */
+export type Shows = "difference" | "perturbed" | "original";
+
 export interface StripsOptions {
   sample: number;
   average: boolean;
@@ -154,6 +165,7 @@ export interface StripsOptions {
   count: number;
   px: number;
   depth: number;
+  shows: Shows;
 }
 
 export interface CardWant {
@@ -256,8 +268,14 @@ export interface Strip {
   buffer: number;
 }
 
+export interface Probed {
+  text: string;
+  shows: Shows | null;
+}
+
 export interface StripsContent {
   strips: Strip[];
+  probed: Probed | null;
 }
 
 export interface Card {
@@ -321,4 +339,5 @@ export interface Traits {
   watched: string[];
   still: Still;
   layers: string[];
+  moved: Record<string, number>;
 }

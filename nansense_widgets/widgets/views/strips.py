@@ -48,9 +48,10 @@ class StripsView:
         """Activations and gradients as tiles; their pixels are appended to `buffers`."""
         leaf = shown.leaf
         if snapshot is None or leaf is None:
-            return {"strips": [_missing(kind, shown.why) for kind in KINDS]}
+            return {"strips": [_missing(kind, shown.why) for kind in KINDS], "probed": None}
         kinds = (*KINDS, *custom_kinds(self._source))
-        return {"strips": [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]}
+        strips = [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]
+        return {"strips": strips, "probed": None}
 
     def fetch(self, want: protocol.CardWant, ask: ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
         """Exact values of one tile: an `Exact`, and its buffer."""
