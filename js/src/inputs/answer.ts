@@ -2,7 +2,7 @@
 
 import { h, setText } from "../lib/dom";
 import type { AnswerClass, ModelAnswer } from "../lib/protocol_inputs";
-import { classesText, lossLine, shareText } from "./words";
+import { classesText, lossLine, lossNote, shareText } from "./words";
 
 export class AnswerBars {
   private readonly loss = h("span", { class: "num mut iloss-line" });
@@ -16,12 +16,12 @@ export class AnswerBars {
   show(answer: ModelAnswer): void {
     const bars = answer.kind === "classes";
     setText(this.loss, lossLine(answer));
-    this.loss.title = answer.loss_note;
+    this.loss.title = lossNote(answer);
     this.list.hidden = !bars;
     this.list.replaceChildren(...(bars ? answer.classes.map((one) => this.row(one, answer)) : []));
     this.say(this.more, bars ? classesText(answer) : "");
     this.say(this.text, bars ? "" : answer.text);
-    this.say(this.note, answer.loss_note);
+    this.say(this.note, lossNote(answer));
     const { predicted, label } = answer;
     const name = (index: number): string => answer.classes.find((one) => one.index === index)?.name ?? String(index);
     const changed = answer.classes.some(({ before }) => before !== null);

@@ -223,7 +223,7 @@ export class PictureSurface {
     const brush = this.events.brush();
     const marks: SVGElement[] = [];
     const double = (cls: string, shape: (cls: string) => SVGElement): void => void marks.push(shape(`under ${cls}`), shape(cls));
-    if (picture.edited.length) double("iedited", (cls) => svg("path", { class: cls, d: outlinePath(picture.edited) }));
+    if (picture.edited.length) marks.push(svg("path", { class: "iedited", d: outlinePath(picture.edited) }));
     const box = (cls: string, spans: FieldShown["theoretical"]): void => {
       const [down, across] = (spans ?? []).slice(-2);
       if (!down || !across) return;

@@ -9,6 +9,8 @@ import { lossText, pageText, thumbText } from "./words";
 
 /** Samples on a page. */
 export const PAGE = 24;
+/** Longest edge of a thumbnail. */
+export const FACE = 32;
 
 interface Events {
   choose(sample: number): void;
@@ -23,6 +25,7 @@ export class Thumbs {
   private readonly range = h("span", { class: "num" });
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
+  private readonly legend = h("span", { hidden: true }, h("i", { class: "iwrong", "aria-hidden": "true" }, "\u2717"), " predicted wrongly");
   private readonly pages: HTMLElement;
   readonly element: HTMLElement;
   private content: InputsContent | null = null;
@@ -36,7 +39,7 @@ export class Thumbs {
     this.previous = pager("left", "Previous samples", -PAGE);
     this.next = pager("right", "Next samples", PAGE);
     this.pages = h("div", { class: "ipages" }, this.range, h("span", { class: "flex" }), this.previous, this.next);
-    this.element = h("section", { class: "isec", "aria-label": "Samples" }, h("div", { class: "ish" }, h("h4", {}, "Samples"), h("span", { class: "flex" }), this.order.element), this.list, this.pages, this.note);
+    this.element = h("section", { class: "isec", "aria-label": "Samples" }, h("div", { class: "ish" }, h("h4", {}, "Samples"), h("span", { class: "flex" }), this.order.element), this.list, this.pages, h("div", { class: "inote" }, this.legend), this.note);
     this.list.addEventListener("keydown", (event) => this.key(event));
   }
 
@@ -50,6 +53,7 @@ export class Thumbs {
     this.element.hidden = samples === 0;
     this.order.set(order);
     this.order.enable(alive);
+    this.legend.hidden = !thumbs.some(({ right }) => right === false);
     const note = order === "loss" && content.order === "batch" ? content.order_note || "losses are not known: in the order of the batch" : "";
     this.note.hidden = !note;
     setText(this.note, note);
@@ -73,9 +77,9 @@ export class Thumbs {
   private button(thumb: Thumb): HTMLElement {
     const { sample, loss, right, rows, columns, colour, buffer, text } = thumb;
     const canvas = buffer >= 0 && h("canvas", { "aria-hidden": "true" });
-    if (canvas) paintBytes(canvas, { rows, columns, colour, bytes: this.buffers[buffer] ?? new Uint8Array(0) }, Math.round(28 * devicePixelRatio));
-    const wrong = right === false && h("i", { class: "iwrong", "aria-hidden": "true" }, "\u2715");
-    const number = h("span", { class: "iloss" }, wrong, loss === null ? String(sample) : lossText(loss));
+    if (canvas) paintBytes(canvas, { rows, columns, colour, bytes: this.buffers[buffer] ?? new Uint8Array(0) }, Math.round(FACE * devicePixelRatio));
+    const wrong = right === false && h("i", { class: "iwrong", "aria-hidden": "true" }, "\u2717");
+    const number = h("span", { class: "iloss" }, loss === null ? String(sample) : lossText(loss), wrong);
     const name = thumbText(thumb);
     return h(
       "button",

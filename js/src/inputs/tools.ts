@@ -36,7 +36,6 @@ export class Tools {
   private readonly level = h("input", { type: "range", min: 0, max: 255, "aria-label": "Level of the brush" });
   private readonly levelText = h("span", { class: "num mut" });
   private readonly levelRow = h("label", { class: "ilevel" }, this.level, this.levelText);
-  private readonly paintRow: HTMLElement;
   private readonly undo = this.button("undo", "Undo", () => this.events.undo());
   private readonly clear = this.button("trash", "Clear all changes", () => this.events.clear());
   private readonly amount = h("input", { class: "inp", type: "text", inputmode: "decimal", value: "0.1", "aria-label": "Standard deviation of the noise", title: "Standard deviation, in units of the input" });
@@ -69,16 +68,14 @@ export class Tools {
       event.preventDefault();
       events.zero(this.channels.hidden && this.channel.hidden ? null : Number(this.channels.hidden ? this.channel.value : this.channels.value));
     });
-    this.paintRow = h("div", { class: "itools" }, this.sizes, this.picker, this.levelRow);
     const bar = h(
       "div",
       { class: "itoolbar", role: "toolbar", "aria-label": "Perturb tools" },
-      h("div", { class: "itools" }, this.brush, this.eraser, h("span", { class: "flex" }), ...this.swatches, h("span", { class: "flex" }), this.undo, this.clear),
-      this.paintRow,
-      h("div", { class: "itools" }, this.noise, this.zero, this.original),
+      h("div", { class: "ish" }, h("h4", {}, "Perturb"), h("span", { class: "flex" }), this.state, this.undo, this.clear),
+      h("div", { class: "itools" }, this.brush, this.eraser, this.sizes, ...this.swatches, this.picker, this.levelRow, this.noise, this.zero, this.original),
     );
     bar.addEventListener("keydown", (event) => this.key(event, bar));
-    this.element = h("section", { class: "isec", "aria-label": "Perturb" }, h("div", { class: "ish" }, h("h4", {}, "Perturb"), h("span", { class: "flex" }), this.state), bar, this.reason, this.list);
+    this.element = h("section", { class: "isec", "aria-label": "Perturb" }, bar, this.reason, this.list);
     this.mark();
   }
 
@@ -88,9 +85,9 @@ export class Tools {
     const off = barred !== "";
     const paints = picture !== null;
     const colour = paints && picture.paint.length === 3;
-    for (const part of [this.brush, this.eraser, this.paintRow, ...this.swatches]) part.hidden = !paints;
+    for (const part of [this.brush, this.eraser, this.sizes, ...this.swatches]) part.hidden = !paints;
     this.picker.hidden = !colour;
-    this.levelRow.hidden = colour;
+    this.levelRow.hidden = !paints || colour;
     this.noise.hidden = kind === "tokens" || kind === "other";
     const channels = picture?.channels ?? signal?.total ?? 0;
     this.zero.hidden = channels === 0;

@@ -16,7 +16,7 @@ import { PinnedCard } from "./pinned";
 import { Sender, type Paint } from "./sender";
 import { SignalLines } from "./signal";
 import { placesOf } from "./stroke";
-import { PAGE, Thumbs } from "./thumbs";
+import { FACE, PAGE, Thumbs } from "./thumbs";
 import { TokenChips } from "./tokens";
 import { Tools } from "./tools";
 
@@ -27,7 +27,6 @@ const MODES: [ProbeMode, string, string][] = [
 ];
 /** A picture is not drawn larger than this, however wide the page is. */
 const EDGE = 336;
-const THUMB = 28;
 const EMPTY = new Uint8Array(0);
 
 class InputsView implements CardView {
@@ -94,10 +93,10 @@ class InputsView implements CardView {
     this.slice.addEventListener("input", () => this.ask(() => (this.depth = Number(this.slice.value))));
     this.channels.addEventListener("change", () => this.ask(() => (this.channel = Number(this.channels.value))));
     this.sender = new Sender({ send: (paint, join) => this.send(paint, join), nextFrame: (run) => requestAnimationFrame(run), failed: () => this.picture.forget() });
-    this.look = h("div", { class: "ilook" }, this.picture.element, this.features.element, this.tokens.element, this.signal.element, this.other, this.channelRow, this.sliceRow, this.about, this.field.element, this.perturbTools.element);
+    this.look = h("div", { class: "ilook" }, this.picture.element, this.features.element, this.tokens.element, this.signal.element, this.other, this.channelRow, this.sliceRow, this.about, this.field.element, this.perturbTools.element, this.error, this.notes);
     const mode = h("section", { class: "isec", "aria-label": "Forward mode" }, h("div", { class: "ish" }, h("h4", {}, "Forward mode")), this.mode.element, this.modeNote);
     this.body = h("div", { class: "ibody" }, this.look, h("div", { class: "irest" }, this.thumbs.element, this.pinned.element, this.answer.element, mode));
-    this.element = h("div", { class: "inputs" }, this.head.element, this.missing, this.error, this.notes, this.body);
+    this.element = h("div", { class: "inputs" }, this.head.element, this.missing, this.body);
   }
 
   options(): InputsOptions {
@@ -110,7 +109,7 @@ class InputsView implements CardView {
       depth: this.depth,
       original: this.original,
       px: Math.round(this.edge * ratio),
-      thumb: Math.round(THUMB * ratio),
+      thumb: Math.round(FACE * ratio),
       first: this.first,
       count: PAGE,
     };
@@ -153,7 +152,7 @@ class InputsView implements CardView {
     this.drawInput(content);
     this.perturbTools.show(content, this.original, barred);
     this.thumbs.show(content, this.buffers, this.order, alive);
-    this.pinned.show(content.pinned, `sample ${content.sample}`, (canvas) => this.picture.thumbnail(canvas, Math.round(THUMB * devicePixelRatio)), barred);
+    this.pinned.show(content.pinned, `sample ${content.sample}`, (canvas) => this.picture.thumbnail(canvas, Math.round(FACE * devicePixelRatio)), barred);
     this.answer.show(content.answer);
     this.mode.set(content.probe.mode);
     this.mode.enable(!barred);
@@ -177,7 +176,7 @@ class InputsView implements CardView {
     this.slice.value = String(picture?.slice ?? 0);
     setText(this.sliceText, `${picture?.slice ?? 0} of 0\u2013${(picture?.depth ?? 1) - 1}`);
     this.channelRow.hidden = !picture || picture.channels < 2;
-    if (picture) setOptions(this.channels, [["-1", picture.channels === 2 ? "first" : "together"], ...Array.from({ length: picture.channels }, (_, i): [string, string] => [String(i), String(i)])], String(this.channel));
+    if (picture) setOptions(this.channels, [["-1", "auto"], ...Array.from({ length: picture.channels }, (_, i): [string, string] => [String(i), String(i)])], String(this.channel));
     for (const control of [this.slice, this.channels]) control.disabled = !this.host.frame.alive();
   }
 

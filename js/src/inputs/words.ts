@@ -36,10 +36,15 @@ export function changesText(changes: number): string {
   return changes === 0 ? "unmodified" : changes === 1 ? "1 change" : `${formatCount(changes)} changes`;
 }
 
-export function lossLine({ loss, loss_before, loss_name }: ModelAnswer): string {
+export function lossLine({ loss, loss_before }: ModelAnswer): string {
   if (loss === null) return "";
-  const before = loss_before !== null && lossText(loss_before) !== lossText(loss) ? `${lossText(loss_before)} \u2192 ` : "";
-  return `${loss_name || "loss"} ${before}${loss.toFixed(Math.abs(loss) < 100 ? 3 : 1)}`;
+  const before = loss_before !== null && loss_before !== loss ? `${lossText(loss_before)} \u2192 ` : "";
+  return `loss ${before}${lossText(loss)}`;
+}
+
+/** Which loss it is, and how that is known. */
+export function lossNote({ loss_name, loss_note }: ModelAnswer): string {
+  return [loss_name, loss_note].filter(Boolean).join(": ");
 }
 
 export function classesText({ classes, total }: ModelAnswer): string {

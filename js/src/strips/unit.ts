@@ -19,6 +19,8 @@ export interface UnitPlace {
 export function unitPlace({ layout, axes }: Strip, selected: number, unit: Spot | null, depth: number): UnitPlace | null {
   if (layout === "bar") return { channel: selected, index: [] };
   if (layout === "tiles") return { channel: selected, index: unit && [unit.row, unit.col] };
+  // Of more axes than three, slices are folded ones.
+  if (layout === "slices" && !/\bD H W\b/.test(axes)) return { channel: selected, index: null };
   if (layout === "slices") return { channel: selected, index: unit && [depth, unit.row, unit.col] };
   if (layout === "lines") return { channel: selected, index: unit && [unit.col] };
   // Tokens are one tile: what is a channel elsewhere is a column here.
