@@ -48,24 +48,35 @@ class Answers:
     reason: str = ""
 
 
-def answers_of(batch: InputBatch, output: Tensors | None = None, known: LossKind | None = None) -> Answers:
+def answers_of(
+    batch: InputBatch,
+    output: Tensors | None = None,
+    known: LossKind | None = None,
+    *,
+    ran: Answers | None = None,
+) -> Answers:
     """What the model says of a batch. Never raises.
 
     Args:
         batch: with what the model gave as it ran; from this it is found out which loss it is.
         output: what the model gives in another forward of the batch; None: as it ran.
         known: the loss that an earlier batch had. It is tried first, and taken where nothing was seen.
+        ran: what was said of this batch as it ran: its loss is taken without being looked for again.
     """
     try:
-        ran, targets, inputs = (_usable(one) for one in (batch.output, batch.targets, batch.inputs))
-        given = ran if output is None else _usable(output)
-        loss, note = _loss_of(batch, ran, targets, inputs, known)
+        targets, inputs = _usable(batch.targets), _usable(batch.inputs)
+        given = _usable(batch.output if output is None else output)
+        if ran is not None:
+            loss, note = ran.loss, ran.loss_note
+        else:
+            loss, note = _loss_of(batch, _usable(batch.output), targets, inputs, known)
         losses = None if loss is None else losses_of(loss, given, targets, inputs)
         if loss is not None and losses is None:
             note = f"{loss.name}, the loss of earlier batches, does not fit this one"
             loss = None
         answers = _answers(given, targets, inputs, loss)
-        notes = "; ".join(filter(None, (note, answers.loss_note)))
+        more = "" if answers.loss_note in note else answers.loss_note
+        notes = "; ".join(filter(None, (note, more)))
         return replace(answers, losses=losses, loss=loss, loss_note=notes)
     except Exception as error:  # noqa: BLE001  whatever a model may give
         return Answers(reason=f"no answer could be made out: {type(error).__name__}: {error}")

@@ -129,10 +129,9 @@ def _terms_of(kind: LossKind, outputs: Tensors, targets: Tensors, inputs: Tensor
     if pair is None:
         return None
     if kind.is_of_classes:
-        found = class_terms(*pair, (kind.ignored,))
-        named = {name: terms for name, _, terms in found}
-        # Log-probabilities are told by their values, which may be other ones in another batch.
-        return named.get(kind.name) or named.get(CLASS_NAMES[1] if kind.name == CLASS_NAMES[0] else "")
+        # Log-probabilities are told by their values: they have no cross-entropy, but what is the same.
+        names = CLASS_NAMES[:2] if kind.name == CLASS_NAMES[0] else (kind.name,)
+        return next((terms for name, _, terms in class_terms(*pair, (kind.ignored,)) if name in names), None)
     return next((terms for name, terms in same_terms(*pair) if _named(name, kind.form) == kind.name), None)
 
 

@@ -283,6 +283,9 @@ def test_the_loss_of_an_earlier_batch_and_of_another_output() -> None:
         found = answers_of(ran, {"": again}, one)
         close(found.losses, F.cross_entropy(again, labels, reduction="none"))
         close(found.probabilities, again.softmax(1))
+    found = answers_of(ran, {"": again}, ran=answers_of(ran))
+    close(found.losses, F.cross_entropy(again, labels, reduction="none"))
+    assert found.loss_note == answers_of(ran).loss_note
     # A loss that is known but another one than this batch's is not taken.
     found = answers_of(batch(logits, torch.rand(5, 4), 3.21), known=known)
     assert (found.loss, "none of the usual" in found.loss_note) == (None, True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.values import dtype_name
-from nansense_widgets.probe.answers import Answers, LossKind, answers_of
+from nansense_widgets.probe.answers import Answers, answers_of
 from nansense_widgets.probe.batch import InputBatch
 from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.probe import PinUpdate, Probe
@@ -288,25 +288,22 @@ class InputsView:
         if any(a is not b for a, b in zip(of, self._spoken_of, strict=True)):
             self._spoken.clear()
             self._spoken_of = of
-        known = None if read.answers is None else read.answers.loss
         if result is None or not result.output:
             note = "of the batch as it ran" if read.perturbations or read.error else ""
-            now = read.answers or self._answers("ran", read.batch, None, known)
+            now = read.answers or self._answers("ran", read, None)
             return Spoken(now, None, note, samples)
-        plain = self._answers("plain", read.batch, result.output, known)
+        plain = self._answers("plain", read, result.output)
         note = ""
         if result.perturbations != read.perturbations or result.mode != read.mode:
             going = "being computed" if read.computing else "not computed yet"
             note = f"as before the last change, which is {going}"
         if not result.perturbed_output:
             return Spoken(plain, None, note, samples)
-        return Spoken(
-            self._answers("perturbed", read.batch, result.perturbed_output, known), plain, note, samples
-        )
+        return Spoken(self._answers("perturbed", read, result.perturbed_output), plain, note, samples)
 
-    def _answers(self, which: str, batch: InputBatch, output: Any, known: LossKind | None) -> Answers:
+    def _answers(self, which: str, read: _Read, output: Any) -> Answers:
         if which not in self._spoken:
-            self._spoken[which] = answers_of(batch, output, known)
+            self._spoken[which] = answers_of(read.batch, output, ran=read.answers)
         return self._spoken[which]
 
     def _pinned(self, read: _Read, one: ShownInput, sample: int) -> shapes.Pinned | None:
