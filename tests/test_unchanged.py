@@ -190,12 +190,54 @@ def evaluate_instruments(session: Session) -> None:
     assert "" not in notes, notes
 
 
+def probe_every_batch(session: Session) -> None:
+    """Pins batches, perturbs inputs and layers, in every mode."""
+    pauses = 0
+    while session.wait_until_paused(after_pauses=pauses, timeout=60):
+        pauses += 1
+        session.watch("*")
+        probe = session.probe
+        assert probe is not None
+        if session.pin_current_batch():
+            session.set_probe_mode(("unchanged", "eval", "train")[pauses % 3])
+            result = session.wait_for_probe(60)
+            assert result is not None
+            assert not result.error or any(why in result.error for why in NO_PROBE), result.error
+            for name, tensor in result.batch.inputs.items():
+                if tensor.is_floating_point() and tensor.layout is torch.strided:
+                    session.add_perturbation(name, noise=0.1)
+            for name, calls in list(result.layers.items())[1:4]:
+                node, value = session.architecture.nodes[name], calls[0].leaves[0].activation
+                if value is None or not value.is_floating_point() or value.layout is not torch.strided:
+                    continue
+                if node.kind != "input" and node.ran:
+                    session.ablate(name, scale=0.5)
+            result = session.wait_for_probe(60)
+            assert result is not None
+            assert not result.error or any(why in result.error for why in NO_PROBE), result.error
+            session.clear_perturbations()
+            if pauses % 2:
+                session.unpin_batch()
+        session.step_batch()
+
+
+NO_PROBE = (
+    "mat1 and mat2 shapes cannot be multiplied",  # batches at which the model raises in the loop as well
+    "not supported on ScriptModules",
+    "Calling train() is not supported yet",  # of an exported module
+    "which cannot be put back where it is",
+    "cannot register a hook on a tensor that doesn't require gradient",  # train mode in a batch without grad
+)
+"""Why a kind cannot be probed in some mode."""
+
+
 DRIVES = [
     step_every_batch,
     publish_every_batch,
     detach_after_the_first_batch,
     one_command_after_the_other,
     evaluate_instruments,
+    probe_every_batch,
 ]
 
 

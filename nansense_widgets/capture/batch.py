@@ -17,7 +17,7 @@ from nansense_widgets.capture.builder import ArchitectureBuilder
 from nansense_widgets.capture.collect import Collector
 from nansense_widgets.capture.compiled import EagerRun, may_be_compiled
 from nansense_widgets.capture.custom import CustomTensors
-from nansense_widgets.capture.forward import ForwardWatch
+from nansense_widgets.capture.forward import ForwardWatch, RootListener
 from nansense_widgets.capture.model_tensors import ModelTensors
 from nansense_widgets.capture.parameters import ParameterWatch
 from nansense_widgets.capture.passes import BackwardPasses
@@ -135,6 +135,7 @@ class BatchCapture:
         fold: Fold | None,
         *,
         whole_model: bool = False,
+        root: RootListener | None = None,
     ) -> None:
         self.trace = trace
         self._fold = fold
@@ -156,6 +157,7 @@ class BatchCapture:
             frozenset(attention),
             trace,
             self._forward_failed,
+            root,
         )
         self._forward_error = ""
         self._eager: EagerRun | None = None

@@ -5,9 +5,10 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import nn
@@ -17,7 +18,9 @@ from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.axes import Axes
 from nansense_widgets.capture.batch import BatchCapture, Fold, FoldedBatch
 from nansense_widgets.capture.builder import ArchitectureBuilder
-from nansense_widgets.capture.compiled import was_anything_compiled
+from nansense_widgets.capture.compiled import EagerRun, may_be_compiled, was_anything_compiled
+from nansense_widgets.capture.forward import ForwardWatch, RootListener, Taker, input_name
+from nansense_widgets.capture.listeners import CallKeeper, RunRecorder, Statistics
 from nansense_widgets.capture.losses import LossWatch
 from nansense_widgets.capture.modules import unwrap
 from nansense_widgets.capture.snapshot import BatchSnapshot
@@ -25,44 +28,7 @@ from nansense_widgets.capture.trace import Trace
 from nansense_widgets.run.item import LoaderItem
 from nansense_widgets.run.position import BatchPosition
 
-__all__ = ["CaptureEngine", "Learned", "RunRecorder", "Statistics"]
-
-
-class Statistics(Protocol):
-    """Who wants the values of every batch, captured or not."""
-
-    def begin(
-        self,
-        position: BatchPosition,
-        watched: Sequence[str],
-        architecture: Architecture,
-        parameter: Callable[[str], torch.Tensor],
-        *,
-        partly: bool,
-        item: LoaderItem | None,
-        optimizers: Sequence[Optimizer],
-        module: Callable[[str], nn.Module | None],
-    ) -> Fold | None:
-        """What this batch's values go into; None: nothing is wanted. `partly`: only captured batches come."""
-
-    def restart(self) -> None:
-        """Another run begins."""
-
-
-class RunRecorder(Protocol):
-    """Keeps numbers of the whole run, batch by batch."""
-
-    def begin(self, position: BatchPosition, optimizers: Sequence[Optimizer]) -> None:
-        """A batch begins."""
-
-    def loss(self, number: int, loss: float | torch.Tensor) -> None:
-        """A backward pass of the open batch begins from this value; `number` counts them, from 0."""
-
-    def end(self) -> None:
-        """The batch is over."""
-
-    def restart(self) -> None:
-        """Another run begins."""
+__all__ = ["CaptureEngine", "Learned"]
 
 
 @dataclass(frozen=True)
@@ -114,6 +80,7 @@ class CaptureEngine:
         self._under_way: BatchCapture | FoldedBatch | None = None
         self._closed = False
         self._stats_error = ""
+        self.keeper: CallKeeper | None = None
         self.takes_whole_model = False
         """Of the next batch: its snapshot is to hold all parameters, whatever is watched."""
 
@@ -189,6 +156,8 @@ class CaptureEngine:
                 if fold is not None:
                     fold.is_captured = captures
                 if captures:
+                    if self.keeper is not None:
+                        self.keeper.begin(position, item)
                     capture = self._begin(position, pauses, fold)
                     capture.seconds = time.perf_counter() - began
                 elif fold is not None and not partly:
@@ -232,6 +201,55 @@ class CaptureEngine:
         parameter: torch.Tensor = found
         return parameter
 
+    # ------------------------------------------------------------ forwards of no batch
+
+    @contextmanager
+    def watching(
+        self,
+        layers: Sequence[str],
+        taker: Taker,
+        root: RootListener,
+        replaced: Mapping[str, Callable[[Any], Any]] | None = None,
+    ) -> Iterator[ForwardWatch]:
+        """Hand values of layers, and inputs and outputs of the model, to others while it runs.
+
+        On the thread that calls it. Compiled code runs eagerly, since it calls no hooks. Raises what the watch
+        itself has run into, at the end.
+
+        Args:
+            layers: whose values are wanted.
+            taker: is given them.
+            root: is told of calls of the model.
+            replaced: as for `ForwardWatch`.
+        """
+        errors: list[Exception] = []
+        taps, maps = frozenset(layers), frozenset(self.attention) & frozenset(layers)
+        watch = ForwardWatch(
+            self._builder.index, self._builder.names, taps, taker, maps, None, errors.append, root, replaced
+        )
+        eager = EagerRun() if may_be_compiled() else None
+        try:
+            watch.install()
+            if eager is not None:
+                eager.enter()
+            yield watch
+        finally:
+            watch.remove()
+            if eager is not None:
+                eager.exit()
+        if errors:
+            raise errors[0]
+
+    def follow_modules(self) -> None:
+        """Take notice of modules that were replaced (training thread)."""
+        with torch._C.DisableTorchFunction():
+            self._follow_modules()
+
+    def input_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """What a call of the model gives to each of its inputs, by the name of the input's layer."""
+        index = self._builder.index
+        return {input_name(index, name): value for name, value in index.bind_inputs(args, kwargs).items()}
+
     # ------------------------------------------------------------ a batch of another process
 
     def learned(self) -> Learned:
@@ -245,7 +263,11 @@ class CaptureEngine:
             self._builder.choose_axes(output, axes)
 
     def replay(
-        self, position: BatchPosition, batch: Callable[[], None], layers: Sequence[str] | None = None
+        self,
+        position: BatchPosition,
+        batch: Callable[[], None],
+        layers: Sequence[str] | None = None,
+        item: LoaderItem | None = None,
     ) -> BatchSnapshot:
         """Run a batch and learn from it; what it looked like, which is not published.
 
@@ -253,12 +275,17 @@ class CaptureEngine:
         """
         try:
             with torch._C.DisableTorchFunction():
+                if self.keeper is not None:
+                    self.keeper.begin(position, item)
                 capture = self._begin(position, True, None, layers)
             batch()
             with torch._C.DisableTorchFunction():
                 if capture.trace is not None:
                     self._builder.add(capture.trace)
-                return capture.finish(position, True, self._number, time.perf_counter())
+                snapshot = capture.finish(position, True, self._number, time.perf_counter())
+                if self.keeper is not None:
+                    self.keeper.end()
+                return snapshot
         finally:
             self._take_down()
 
@@ -298,6 +325,7 @@ class CaptureEngine:
             trace,
             fold,
             whole_model=whole,
+            root=self.keeper,
         )
         self._under_way = capture
         capture.install()
@@ -324,6 +352,8 @@ class CaptureEngine:
             self._number += 1
             self.snapshot = snapshot
             self.error = self._stats_error
+            if self.keeper is not None:
+                self.keeper.end()
             self._on_snapshot(snapshot)
         except Exception as error:
             self._fail(error)

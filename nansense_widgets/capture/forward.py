@@ -9,7 +9,7 @@ forward hooks of the user's own gets one of ours behind them for the batch, to s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, Protocol
@@ -30,7 +30,7 @@ from nansense_widgets.capture.reach_of import reach_of_op
 from nansense_widgets.capture.trace import Trace
 from nansense_widgets.capture.values import Kept
 
-__all__ = ["ForwardWatch"]
+__all__ = ["ForwardWatch", "RootListener", "Taker"]
 
 OPS = 100
 """Ops of one name in one call of a scope that are layers of their own. Those after stand under the last: a
@@ -48,6 +48,16 @@ class Taker(Protocol):
 
     def recomputed(self, layer: str, value: Any) -> None:
         """`value` is computed a second time, in the backward."""
+
+
+class RootListener(Protocol):
+    """Is told of calls of the model itself, on the thread that trains."""
+
+    def entered(self, call: int, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A call of the model begins; calls count from 1."""
+
+    def left(self, call: int, output: Any) -> None:
+        """It has given its output."""
 
 
 @dataclass
@@ -71,6 +81,8 @@ class ForwardWatch:
         maps: those of them whose attention weights are wanted too.
         trace: records the architecture as well, if given.
         on_error: told of an error of ours; the watch then stops and the forward goes on.
+        root: is told of calls of the model itself, if given.
+        replaced: of a probe, ops among `taps` to what the model is given in place of their result.
     """
 
     def __init__(
@@ -82,7 +94,11 @@ class ForwardWatch:
         maps: frozenset[str],
         trace: Trace | None,
         on_error: Callable[[Exception], None],
+        root: RootListener | None = None,
+        replaced: Mapping[str, Callable[[Any], Any]] | None = None,
     ) -> None:
+        self._root = root
+        self._replaced = replaced or {}
         self._index = index
         self._names = names
         self._taps = taps
@@ -167,6 +183,8 @@ class ForwardWatch:
                 kwargs = caller.f_locals.get("kwargs")
                 with torch._C.DisableTorchFunction():
                     self._read_inputs(call, args, kwargs if isinstance(kwargs, dict) else {})
+                    if self._root is not None:
+                        self._root.entered(call, args, kwargs if isinstance(kwargs, dict) else {})
         except Exception as error:
             self._fail(error)
 
@@ -211,6 +229,8 @@ class ForwardWatch:
                         self._taker.take(name, frame.call, output)
                     if name in self._maps:
                         self._taker.add_maps(name, frame.call, maps_of_call(module, args, kwargs))
+                    if self._root is not None and module is self._index.root:
+                        self._root.left(frame.call, output)
                     if self._trace is not None:
                         self._trace_call(frame, args, kwargs, output)
             if not self._stack:
@@ -258,17 +278,17 @@ class ForwardWatch:
 
     # ------------------------------------------------------------ ops
 
-    def on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        """Called by the function mode after each torch call."""
+    def on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
+        """Called by the function mode after each torch call; what the caller is given."""
         if self._broken or not self._stack or threading.get_ident() != self._thread:
-            return
+            return result
         with torch._C.DisableTorchFunction():
-            self._on_op(func, args, kwargs, result)
+            return self._on_op(func, args, kwargs, result)
 
-    def _on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _on_op(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
         frame = self._stack[-1]
         if frame.hides_ops or (self._trace is None and frame.name not in self._op_scopes) or in_backward():
-            return
+            return result
         try:
             kind = op_kind(func)
             value = args[0] if kind.returns_self and args else result
@@ -276,9 +296,9 @@ class ForwardWatch:
             if kind.alias or (kind.name == "view_as" and len(args) == 2 and args[0] is args[1]):
                 if self._trace is not None:
                     self._trace.alias(value, args)
-                return
+                return result
             if next(leaves(value), None) is None:
-                return
+                return result
             count = frame.ops.get(kind.name, 0)
             frame.ops[kind.name] = count + 1
             ordinal = min(count, OPS - 1)
@@ -289,6 +309,9 @@ class ForwardWatch:
                 layer = next((guess for guess in self._names.guesses(key) if guess in self._taps), None)
             if layer in self._taps and layer is not None:
                 call = self._calls[layer] = self._calls.get(layer, 0) + 1
+                if layer in self._replaced:
+                    value = self._replaced[layer](value)
+                    result = args[0] if kind.returns_self and args else value
                 self._taker.take(layer, call, value)
                 if layer in self._maps:
                     self._taker.add_maps(layer, call, maps_of_call(None, args, kwargs))
@@ -305,6 +328,7 @@ class ForwardWatch:
                     self._trace.call_directly(direct, key)
         except Exception as error:
             self._fail(error)
+        return result
 
     def _push_mode(self) -> None:
         self._mode = _OpMode(self)
@@ -365,6 +389,4 @@ class _OpMode(TorchFunctionMode):
         if is_traced():
             return func(*args, **(kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        if self.watch is not None:
-            self.watch.on_op(func, args, kwargs or {}, result)
-        return result
+        return result if self.watch is None else self.watch.on_op(func, args, kwargs or {}, result)

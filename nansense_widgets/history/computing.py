@@ -10,6 +10,8 @@ import torch
 
 __all__ = ["Computing"]
 
+_KINDS = ("cpu", "cuda")
+
 
 @dataclass(frozen=True)
 class Computing:
@@ -28,7 +30,7 @@ class Computing:
     @staticmethod
     def now() -> Computing:
         """As it is on this thread."""
-        kinds = [kind for kind in ("cpu", "cuda") if torch.is_autocast_enabled(kind)]
+        kinds = [kind for kind in _KINDS if torch.is_autocast_enabled(kind)]
         return Computing(
             torch.get_num_threads(),
             torch.is_inference_mode_enabled(),
@@ -42,10 +44,14 @@ class Computing:
         torch.set_num_threads(self.threads)
         try:
             with ExitStack() as entered:
-                for kind, dtype in self.autocast.items():
-                    entered.enter_context(torch.autocast(kind, dtype))
-                if self.inference:
-                    entered.enter_context(torch.inference_mode())
+                for kind in _KINDS:
+                    dtype = self.autocast.get(kind)
+                    if dtype is not None:
+                        entered.enter_context(torch.autocast(kind, dtype))
+                    elif torch.is_autocast_enabled(kind):
+                        entered.enter_context(torch.autocast(kind, enabled=False))
+                if self.inference != torch.is_inference_mode_enabled():
+                    entered.enter_context(torch.inference_mode(self.inference))
                 yield
         finally:
             torch.set_num_threads(before)

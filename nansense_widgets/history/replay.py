@@ -17,6 +17,7 @@ from nansense_widgets.history.item import unpack_item
 from nansense_widgets.history.moment import BatchSeed, Moment, checksum
 from nansense_widgets.history.random_state import restore_random, take_random
 from nansense_widgets.history.state import RunParts, restore_state
+from nansense_widgets.run.item import LoaderItem
 
 __all__ = ["Replay", "ReplayFunction"]
 
@@ -69,7 +70,11 @@ class Replay:
         try:
             restore_state(parts, self._seed.start)
             layers = self._engine.architecture.nodes if self.shows_all else self._engine.watched
-            found = self._engine.replay(self.moment.snapshot.position, self._batch, tuple(layers))
+            device = next((p.device for p in self._engine.model.parameters()), torch.device("cpu"))
+            item = unpack_item(self._seed.item, device)
+            found = self._engine.replay(
+                self.moment.snapshot.position, lambda: self._batch(item), tuple(layers), LoaderItem(item)
+            )
         except (MomentError, _NoLossError):
             raise
         except Exception as error:
@@ -96,9 +101,7 @@ class Replay:
         parts = {"start": self._seed.start, "end": self._seed.end, "item": self._seed.item}
         return {name: _size(part) for name, part in parts.items()}
 
-    def _batch(self) -> None:
-        device = next((p.device for p in self._engine.model.parameters()), torch.device("cpu"))
-        item = unpack_item(self._seed.item, device)
+    def _batch(self, item: Any) -> None:
         learns = self._learns
         with self.moment.computing.applied(), torch.set_grad_enabled(learns):
             loss: Any = self._function(self._model, item)

@@ -10,6 +10,7 @@ import numpy.typing as npt
 import torch
 
 from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.media.picture import Ends, InputLook, bytes_of, numbers_of, pooled_lines, usual_ends
 from nansense_widgets.media.pool import mean_pool
 from nansense_widgets.stats.gallery import Patch
 
@@ -19,9 +20,6 @@ Floats = npt.NDArray[np.float64]
 
 Frame = tuple[tuple[int, int], tuple[int, int]]
 """First row and the one behind the last, first column and …, in the sample."""
-
-_ROUNDING = 1e-3
-"""What undoing a normalisation may leave beyond 0 and 1."""
 
 SIGNAL_LENGTH = 256
 SIGNAL_CHANNELS = 3
@@ -86,31 +84,28 @@ class PatchPainter:
     """What else to know of the pictures."""
 
     def __post_init__(self) -> None:
+        self._look = InputLook(self.name, self.inputs, self.about)
         self._shown: dict[int, tuple[Floats, int]] = {}
         for patch in self.patches:
-            self._shown[id(patch)] = self._values(patch)
-        self._low, self._high = self._range()
+            tensor, pool = patch.cut()
+            self._shown[id(patch)] = (self._look.see(tensor).values, pool)
+        self._ends = self._range()
 
     def picture(self, patch: Patch, px: int) -> Picture:
         """A patch of a picture (or of the middle slice of a volume), at most `px` pixels on a side."""
         values, pool = self._shown[id(patch)]
         factor = max(1, -(-max(values.shape[1:]) // max(1, px)))
-        values = mean_pool(values, (factor, factor)).astype(np.float64)
+        pixels = bytes_of(values, self._ends, factor)
         pool *= factor
-        scale = (self._high - self._low) or 1.0
-        share = np.nan_to_num((values - self._low) / scale, nan=0.0, posinf=1.0, neginf=0.0)
-        pixels = np.round(np.clip(share, 0, 1) * 255).astype(np.uint8)
-        colour = len(pixels) == 3
         box, frame = _last_two(patch.box), self._frame(patch)
         before = tuple((start - first) // pool for (start, _), (first, _) in zip(box, frame, strict=True))
         full = tuple(-(-(stop - first) // pool) for first, stop in frame)
-        rows, columns = pixels.shape[1:]
-        data = pixels.transpose(1, 2, 0) if colour else pixels[0]
+        rows, columns = pixels.shape[:2]
         return Picture(
-            np.ascontiguousarray(data).tobytes(),
+            pixels.tobytes(),
             rows,
             columns,
-            colour,
+            pixels.ndim == 3,
             pool,
             frame,
             (before[0], before[1]),
@@ -120,13 +115,12 @@ class PatchPainter:
     def signal(self, patch: Patch) -> Signal:
         """A patch of a signal, or the features of a sample."""
         values, pool = patch.cut()
-        numbers = _numbers(values)
+        numbers = numbers_of(values)
         lines = numbers[None] if numbers.ndim == 1 else numbers[:SIGNAL_CHANNELS]
         if not patch.box:  # features are the channels
             lines = numbers.reshape(1, -1)
-        factor = max(1, -(-lines.shape[1] // SIGNAL_LENGTH))
-        pooled = mean_pool(lines[None], (1, factor))[0]
-        return Signal(pooled.astype(np.float32), pool * factor)
+        pooled, factor = pooled_lines(lines, SIGNAL_LENGTH)
+        return Signal(pooled, pool * factor)
 
     def _frame(self, patch: Patch) -> Frame:
         """The field with its padding; one that is larger than the picture: all of the picture."""
@@ -134,68 +128,22 @@ class PatchPainter:
         fits = all(stop - start <= size for (start, stop), size in zip(extent, sizes, strict=True))
         return extent if fits else ((0, sizes[0]), (0, sizes[1]))
 
-    def _values(self, patch: Patch) -> tuple[Floats, int]:
-        """What is to be seen of a patch: (1 or 3, rows, columns), before it is scaled."""
-        tensor, pool = patch.cut()
-        if tensor.ndim == 4:
-            self._say("the middle slice of each volume")
-            tensor = tensor[:, tensor.shape[1] // 2]
-        transform = self.inputs.transform_for(self.name)
-        if transform is not None:
-            try:
-                return self._transformed(transform(tensor.float().clone())), pool
-            except Exception as error:  # noqa: BLE001  the user's own function: shown without it
-                self._say(f"input_transform failed: {type(error).__name__}: {error}")
-        values = _numbers(tensor)
-        values = self._denormalised(values)
-        channels = len(values)
-        if channels == 2 or channels > 3:
-            self._say(f"first {'three' if channels > 3 else 'one'} of {channels} channels")
-        return values[: 3 if channels > 2 else 1], pool
-
-    def _transformed(self, result: object) -> Floats:
-        values = np.asarray(result.detach().cpu() if isinstance(result, torch.Tensor) else result)
-        values = values[None] if values.ndim == 2 else values
-        if values.ndim != 3 or len(values) not in (1, 3):
-            raise ValueError(f"it gave the shape {values.shape}, not 1 or 3 channels of a picture")
-        return values / 255.0 if values.dtype == np.uint8 else values.astype(np.float64)
-
-    def _denormalised(self, values: Floats) -> Floats:
-        mean, std = (self.inputs.numbers(which, self.name, len(values)) for which in ("mean", "std"))
-        if mean is None and std is None:
-            if self.inputs.is_given("mean", self.name) or self.inputs.is_given("std", self.name):
-                self._say(f"input_mean or input_std has not one value, nor {len(values)}: not undone")
-            return values
-        self._say("with input_mean and input_std undone")
-        shape = (-1, 1, 1)
-        values = values * (1.0 if std is None else std.reshape(shape))
-        return values + (0.0 if mean is None else mean.reshape(shape))
-
-    def _range(self) -> tuple[float, float]:
+    def _range(self) -> Ends:
         """What is black and what is white."""
         finite = [values[np.isfinite(values)] for values, _ in self._shown.values()]
         ends = [(float(part.min()), float(part.max())) for part in finite if part.size]
-        if not ends:
-            return 0.0, 1.0
-        low, high = min(low for low, _ in ends), max(high for _, high in ends)
         bytes_only = all(p.sample.values.dtype is torch.uint8 or p.sample.pool > 1 for p in self.patches)
-        if low >= -_ROUNDING and high <= 1 + _ROUNDING:
-            return 0.0, 1.0
-        if bytes_only and low >= 0 and high <= 255:
-            return 0.0, 255.0
-        self._say(f"black is {low:.3g}, white {high:.3g}")
+        (low, high), usual = usual_ends(ends, bytes_only=bytes_only)
+        if not usual:
+            self._look.say(f"black is {low:.3g}, white {high:.3g}")
         return low, high
-
-    def _say(self, what: str) -> None:
-        if what not in self.about:
-            self.about.append(what)
 
 
 def heat_of(patch: Patch, scale: float, px: int) -> Heat | None:
     """A patch's heat as codes between -`scale` and `scale`, at most `px` on a side; None if it has none."""
     if patch.heat is None or patch.heat.ndim > 3:
         return None
-    values = _numbers(patch.heat)
+    values = numbers_of(patch.heat)
     if values.ndim == 3:  # a volume's middle slice, as of the picture
         values = values[len(values) // 2]
     if values.ndim == 1:
@@ -212,8 +160,3 @@ def heat_of(patch: Patch, scale: float, px: int) -> Heat | None:
 
 def _last_two(box: tuple[tuple[int, int], ...]) -> Frame:
     return box[-2], box[-1]
-
-
-def _numbers(tensor: torch.Tensor) -> Floats:
-    values = tensor.abs() if tensor.is_complex() else tensor
-    return values.double().numpy()

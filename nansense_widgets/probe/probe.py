@@ -2,51 +2,416 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import torch
 
-from nansense_widgets.probe.answers import Answers
+from nansense_widgets.capture.engine import CaptureEngine
+from nansense_widgets.capture.snapshot import LayerCall
+from nansense_widgets.capture.values import size_of
+from nansense_widgets.probe.answers import Answers, LossKind, answers_of
 from nansense_widgets.probe.batch import InputBatch
-from nansense_widgets.probe.perturbation import Perturbation
-from nansense_widgets.probe.result import ProbeMode, ProbeResult
+from nansense_widgets.probe.forward import Forward, change_inputs, run_forward
+from nansense_widgets.probe.keeper import Keeper, KeptCall
+from nansense_widgets.probe.perturbation import Perturbation, split_axes
+from nansense_widgets.probe.result import Moved, ProbeMode, ProbeResult
+from nansense_widgets.probe.updates import PinUpdate, PinUpdates
+from nansense_widgets.probe.values import Baseline, LayerValues
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["PinUpdate", "Probe"]
 
 
 @dataclass(frozen=True)
-class PinUpdate:
-    """What the model said of the pinned batch at one update.
+class _Base:
+    """The forward without perturbations, as long as nothing that decides it has changed."""
 
-    Attributes:
-        at: the last batch before.
-        losses: of each sample, float64 of shape (samples,); None: not known.
-    """
-
-    at: BatchPosition | None
-    losses: torch.Tensor | None
+    key: tuple[object, ...]
+    forward: Forward
+    baseline: Baseline | None
+    differs: tuple[str, ...]
+    """Layers that came out otherwise when it was run twice; empty: it is repeatable, or nobody has looked."""
 
 
 class Probe:
-    """Everything that can be read is safe to read from any thread."""
+    """Everything that can be read is safe to read from any thread; `compute` runs on the training thread.
 
-    mode: ProbeMode = "unchanged"
-    batch: InputBatch | None = None
-    """The pinned batch; without one, that which was captured last."""
-    why_none: str = ""
-    """Why there is no batch."""
-    answers: Answers | None = None
-    """What the model said in `batch` itself, as it ran."""
-    is_pinned: bool = False
-    updates: tuple[PinUpdate, ...] = ()
-    """Since the batch was pinned."""
-    perturbations: tuple[Perturbation, ...] = ()
-    result: ProbeResult | None = None
-    """Of the last probe; None: there is nothing to probe, as nothing is pinned or perturbed."""
-    computing: bool = False
+    Args:
+        engine: of the session.
+        keeper: has the batch that was captured last.
+        last: the last batch that was run.
+        count: how many batches had been run then: a place in the run that going back lowers.
+        request: asks the training thread for `compute`, between batches.
+        on_change: told when something is to be shown anew.
+    """
+
+    def __init__(
+        self,
+        engine: CaptureEngine,
+        keeper: Keeper,
+        last: Callable[[], tuple[BatchPosition | None, int]],
+        request: Callable[[], None],
+        on_change: Callable[[], None],
+    ) -> None:
+        self.mode: ProbeMode = "unchanged"
+        self.perturbations: tuple[Perturbation, ...] = ()
+        self.result: ProbeResult | None = None
+        """Of the last probe; None: nothing is pinned or perturbed."""
+        self.computing = False
+        self._engine = engine
+        self._keeper = keeper
+        self._last = last
+        self._request = request
+        self._on_change = on_change
+        self._lock = threading.RLock()
+        self._computed = threading.Condition(self._lock)
+        self._pinned: KeptCall | None = None
+        self._updates = PinUpdates()
+        self._base: _Base | None = None
+        self._numbers = 0
+        self._results = 0
+        self._answered: tuple[InputBatch, Answers] | None = None
+        self._known_loss: LossKind | None = None
+        self._edited: tuple[tuple[object, ...], Mapping[str, torch.Tensor]] | None = None
+
+    # ------------------------------------------------------------ what is shown (any thread)
+
+    @property
+    def batch(self) -> InputBatch | None:
+        """The pinned batch; without one, that which was captured last."""
+        kept = self.kept
+        return None if kept is None else kept.batch
+
+    @property
+    def kept(self) -> KeptCall | None:
+        """The call that a probe would run."""
+        return self._pinned or self._keeper.kept
+
+    @property
+    def why_none(self) -> str:
+        """Why there is no batch; empty if there is."""
+        return "" if self.kept is not None else self._keeper.why_none
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether a batch is pinned."""
+        return self._pinned is not None
+
+    @property
+    def answers(self) -> Answers | None:
+        """What the model said in `batch` itself, as it ran; None: there is none, or it has not run."""
+        batch = self.batch
+        if batch is None or not batch.output:
+            return None
+        known = self._answered
+        if known is None or known[0] is not batch:
+            found = answers_of(batch, known=self._known_loss)
+            self._known_loss = found.loss or self._known_loss
+            known = self._answered = (batch, found)
+        return known[1]
+
+    @property
+    def updates(self) -> tuple[PinUpdate, ...]:
+        """What the model said of the pinned batch, update by update, since it was pinned."""
+        return self._updates.all
+
+    @property
+    def known_loss(self) -> LossKind | None:
+        """Which loss the run uses, as far as that has been found out."""
+        return self._known_loss
 
     def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]:
-        """Inputs of `batch` with the perturbations (that are of inputs), without them if `original`."""
-        raise NotImplementedError
+        """Inputs of `batch`, on the CPU, with the perturbations that are of inputs; `original`: without them.
+
+        A perturbation that does not fit leaves its input as it is; the result says so.
+        """
+        kept = self.kept
+        if kept is None:
+            return {}
+        changes = tuple(one for one in self.perturbations if not one.is_layer)
+        if original or not changes:
+            return kept.batch.inputs
+        key = (id(kept), changes)
+        known = self._edited
+        if known is None or known[0] != key:
+            touched = {one.target for one in changes}
+            edited = {
+                name: tensor.clone() if name in touched else tensor
+                for name, tensor in kept.batch.inputs.items()
+            }
+            for one in changes:
+                with suppress(ValueError, RuntimeError):
+                    change_inputs(edited, kept, [one], self._engine.architecture)
+            known = self._edited = (key, edited)
+        return known[1]
+
+    @property
+    def nbytes(self) -> Mapping[str, int]:
+        """Memory that it takes, by what for."""
+        kept, pinned, base, result = self._keeper.kept, self._pinned, self._base, self.result
+        tensors: list[torch.Tensor] = []
+        for layers in () if result is None else (result.layers, result.perturbed):
+            tensors += [t for calls in layers.values() for t in _tensors(calls)]
+        baseline = 0 if base is None or base.baseline is None else base.baseline.nbytes
+        return {
+            "last batch": 0 if kept is None else kept.nbytes,
+            "pinned batch": 0 if pinned is None else pinned.nbytes + self._updates.nbytes,
+            "result": sum(map(size_of, tensors)) + baseline,
+        }
+
+    # ------------------------------------------------------------ what is asked (any thread)
+
+    def pin(self, kept: KeptCall | None) -> None:
+        """Pin a call, or none."""
+        with self._lock:
+            self._pinned = kept
+            self._updates.clear()
+        self._changed()
+
+    def set_mode(self, mode: ProbeMode) -> None:
+        """Of all probes from now on."""
+        with self._lock:
+            self.mode = mode
+        self._changed()
+
+    def add(self, one: Perturbation, *, join: bool) -> Perturbation:
+        """Add a perturbation; with `join`, to the last one, if that is the same but for its places."""
+        with self._lock:
+            last = self.perturbations[-1] if self.perturbations else None
+            if join and last is not None and (joined := _joined(last, one)) is not None:
+                self.perturbations = (*self.perturbations[:-1], joined)
+                one = joined
+            else:
+                one = replace(one, number=self._numbers)
+                self._numbers += 1
+                self.perturbations = (*self.perturbations, one)
+        self._changed()
+        return one
+
+    def undo(self) -> Perturbation | None:
+        """Take the last perturbation back."""
+        with self._lock:
+            last = self.perturbations[-1] if self.perturbations else None
+            self.perturbations = self.perturbations[:-1]
+        if last is not None:
+            self._changed()
+        return last
+
+    def clear(self, target: str | None = None) -> None:
+        """Take all perturbations back, or those of one input or layer."""
+        with self._lock:
+            self.perturbations = tuple(
+                one for one in self.perturbations if one.target != (target or one.target)
+            )
+        self._changed()
+
+    def new_batch(self) -> None:
+        """Another batch has been captured, or the model is another."""
+        if self._pinned is not None or self.perturbations:
+            self._changed()
+
+    def wait(self, timeout: float | None) -> ProbeResult | None:
+        """Wait until nothing is being computed; None if the time is over."""
+        with self._computed:
+            if not self._computed.wait_for(lambda: not self.computing, timeout):
+                return None
+        return self.result
+
+    def close(self) -> None:
+        """The model is gone: nothing is computed any more."""
+        self._set_computing(False)
+
+    def release(self) -> None:
+        """Let go of everything: the session is closed."""
+        with self._lock:
+            self._keeper.release()
+            self._pinned, self._base, self.result, self._answered = None, None, None, None
+            self.perturbations, self._edited = (), None
+            self._updates.clear()
+
+    def _changed(self) -> None:
+        if self._pinned is None and not self.perturbations:
+            with self._lock:
+                self.result, self._base = None, None
+            self._set_computing(False)
+        else:
+            self._set_computing(True)
+            self._request()
+        self._on_change()
+
+    def _set_computing(self, computing: bool) -> None:
+        with self._computed:
+            self.computing = computing
+            self._computed.notify_all()
+
+    # ------------------------------------------------------------ on the training thread
+
+    def compute(self) -> None:
+        """Run what is asked; what goes wrong is in the result."""
+        with self._lock:
+            kept, pinned = self.kept, self._pinned is not None
+            mode, perturbations = self.mode, self.perturbations
+        if kept is None or not (pinned or perturbations):
+            self._set_computing(False)
+            return
+        began = time.perf_counter()
+        at, count = self._last()
+        result = ProbeResult(self._results, kept.batch, pinned, at, mode, perturbations=perturbations)
+        self._results += 1
+        try:
+            found = self._run(kept, mode, perturbations, result)
+        except Exception as error:
+            found = replace(result, error=f"{type(error).__name__}: {error}")
+        found = replace(found, seconds=time.perf_counter() - began)
+        with self._lock:
+            if self.kept is not kept and not pinned:
+                return  # another batch has come meanwhile, and asked for a probe of its own
+            self.result = found
+            # What was asked meanwhile has asked for another one.
+            self._set_computing((mode, perturbations) != (self.mode, self.perturbations))
+        if pinned and kept is self._pinned and not found.error:
+            losses = answers_of(kept.batch, found.output, self._known_loss, ran=self.answers).losses
+            self._updates.add(PinUpdate(at, losses), count)
+        self._on_change()
+
+    def _run(
+        self,
+        kept: KeptCall,
+        mode: ProbeMode,
+        perturbations: Sequence[Perturbation],
+        result: ProbeResult,
+    ) -> ProbeResult:
+        engine = self._engine
+        engine.follow_modules()
+        architecture = engine.architecture
+        wanted = tuple(engine.watched)
+        samples = {one.sample for one in perturbations}
+        chosen = None if None in samples or not samples else tuple(s for s in samples if s is not None)
+        base = self._base_for(kept, mode, wanted, chosen, compares=bool(perturbations))
+        notes: list[str] = []
+        if base.differs:
+            some = ", ".join(base.differs[:3]) + (", …" if len(base.differs) > 3 else "")
+            notes.append(
+                "this forward is not repeatable: run twice, it gives other values in "
+                f"{len(base.differs)} layers ({some}), so differences there are not all of the perturbation"
+            )
+        missing = {name: _why_missing(architecture.nodes.get(name)) for name in wanted}
+        missing = {name: why for name, why in missing.items() if name not in base.forward.layers}
+        result = replace(
+            result,
+            training=base.forward.training,
+            layers=base.forward.layers,
+            output=base.forward.output,
+            missing=missing,
+        )
+        if not perturbations or base.baseline is None:
+            return replace(result, notes=tuple(notes))
+        values = LayerValues(wanted, against=base.baseline)
+        found = run_forward(engine, kept, mode, values, tuple(architecture.nodes), perturbations)
+        if base.baseline.left_out:
+            notes.append(f"not compared, for want of memory: {len(base.baseline.left_out)} layers")
+        moved = values.moved
+        if chosen is not None and (others := _moved_elsewhere(base.forward, found, chosen)):
+            notes.append(
+                "other samples changed as well: the model mixes samples "
+                + ("(BatchNorm does in train mode)" if found.training != "eval" else "")
+            )
+            moved = {
+                name: Moved(one.share, one.largest, elsewhere=name in others) for name, one in moved.items()
+            }
+        return replace(
+            result, perturbed=found.layers, perturbed_output=found.output, moved=moved, notes=tuple(notes)
+        )
+
+    def _base_for(
+        self,
+        kept: KeptCall,
+        mode: ProbeMode,
+        wanted: tuple[str, ...],
+        samples: tuple[int, ...] | None,
+        *,
+        compares: bool,
+    ) -> _Base:
+        engine = self._engine
+        key = (id(kept), mode, wanted, samples, compares, _stamp(engine))
+        known = self._base
+        if known is not None and known.key == key:
+            return known
+        baseline = Baseline(engine.architecture, samples, _batch_size(kept, engine)) if compares else None
+        values = LayerValues(wanted, baseline=baseline)
+        layers = tuple(engine.architecture.nodes) if compares else wanted
+        forward = run_forward(engine, kept, mode, values, layers)
+        differs: tuple[str, ...] = ()
+        if baseline is not None:
+            again = LayerValues((), against=baseline)
+            run_forward(engine, kept, mode, again, layers)
+            differs = tuple(name for name, moved in again.moved.items() if moved.share)
+        self._base = _Base(key, forward, baseline, differs)
+        return self._base
+
+
+def _stamp(engine: CaptureEngine) -> tuple[object, ...]:
+    """Changes with whatever decides a forward, as far as that leaves a trace."""
+    model = engine.model
+    versions = [t._version for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
+    number = -1 if engine.snapshot is None else engine.snapshot.number
+    return (number, tuple(versions), tuple(module.training for module in model.modules()))
+
+
+def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
+    for name, tensor in kept.batch.inputs.items():
+        place = kept.batch.places[name]
+        batch = split_axes(tensor.ndim, engine.architecture.axes(place.layer, place.path, tensor.ndim)).batch
+        if batch is not None:
+            return tensor.shape[batch]
+    return None
+
+
+def _why_missing(node: object) -> str:
+    note = getattr(node, "note", "")
+    return note or "did not run in this probe"
+
+
+def _moved_elsewhere(before: Forward, after: Forward, samples: Sequence[int]) -> set[str]:
+    """Watched layers in which other samples changed too."""
+    found = set()
+    for name, calls in after.layers.items():
+        pairs = zip(_tensors(before.layers.get(name, ())), _tensors(calls), strict=False)
+        for one, other in pairs:
+            if one.shape != other.shape or one.ndim < 1 or one.shape[0] <= max(samples):
+                continue
+            rest = [at for at in range(one.shape[0]) if at not in samples]
+            if rest and not torch.equal(one[rest].nan_to_num(), other[rest].nan_to_num()):
+                found.add(name)
+    return found
+
+
+def _tensors(calls: Sequence[LayerCall]) -> list[torch.Tensor]:
+    return [leaf.activation for call in calls for leaf in call.leaves if leaf.activation is not None]
+
+
+def _joined(last: Perturbation, one: Perturbation) -> Perturbation | None:
+    """The last perturbation with another one's places among its own; None if they do not go together."""
+    if last.index is None or one.index is None or len(last.index) != len(one.index):
+        return None
+    if replace(one, number=last.number, index=last.index) != last:
+        return None
+    lengths = [max(len(_several(entry)) for entry in index) for index in (last.index, one.index)]
+    index = tuple(
+        _stretched(a, lengths[0]) + _stretched(b, lengths[1])
+        for a, b in zip(last.index, one.index, strict=True)
+    )
+    return replace(last, index=index)
+
+
+def _several(entry: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (entry,) if isinstance(entry, int) else entry
+
+
+def _stretched(entry: int | tuple[int, ...], length: int) -> tuple[int, ...]:
+    places = _several(entry)
+    return places * length if len(places) == 1 else places

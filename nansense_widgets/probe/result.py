@@ -73,3 +73,7 @@ class ProbeResult:
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     error: str = ""
+
+    def __repr__(self) -> str:  # the default one would print every tensor
+        what = self.error or f"{len(self.layers)} layers, {len(self.perturbations)} perturbations"
+        return f"<ProbeResult {self.number} of {self.batch!r}: {what}>"

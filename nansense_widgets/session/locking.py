@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar, cast
 from nansense_widgets.errors import SessionStateError, TimeTravelError
 from nansense_widgets.widgets.state import LOCKED
 
-__all__ = ["no_names", "nothing", "refuse_instrument", "refuse_jump", "unless_locked"]
+__all__ = ["no", "no_names", "nothing", "refuse_instrument", "refuse_jump", "unless_locked"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -29,6 +29,11 @@ def unless_locked(instead: Callable[[], Any]) -> Callable[[Method], Method]:
 
 def nothing() -> None:
     """Most commands do nothing then."""
+
+
+def no() -> bool:
+    """Those that say whether they did something have not."""
+    return False
 
 
 def no_names() -> list[str]:

@@ -14,6 +14,7 @@ from nansense_widgets.run.run import Run
 from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.session.instruments import Instrumenting
 from nansense_widgets.session.moments import Moments
+from nansense_widgets.session.probing import Probing
 from nansense_widgets.session.rewinding import Rewinding
 from nansense_widgets.session.steering import Steering
 from nansense_widgets.session.training import Training
@@ -26,7 +27,7 @@ from nansense_widgets.widgets.hub import Hub
 __all__ = ["Session"]
 
 
-class Session(Training, Rewinding, Moments, Steering, Instrumenting, Views):
+class Session(Training, Rewinding, Moments, Steering, Instrumenting, Probing, Views):
     """The bridge between a training loop and its widgets; made by `nansense_widgets.start`.
 
     The loop goes through `epochs` and `batches` (or `batch`); whoever steers calls `step_batch`,
@@ -62,13 +63,13 @@ class Session(Training, Rewinding, Moments, Steering, Instrumenting, Views):
         self._stats.patches.preferred = inputs.named
         self._hub = Hub(self)
         self._capture = (
-            CaptureEngine(model, optimizers, self._hub.new_snapshot, self._stats, self._log)
-            if enabled
-            else None
+            CaptureEngine(model, optimizers, self._new_snapshot, self._stats, self._log) if enabled else None
         )
         self._run = Run(schedule, self._capture or Blind(), self._hub.changed, self._hub.publisher.pump)
+        self._probe = self._keeper = None
         if enabled:
             self._begin_history()
+            self._begin_probing()
 
     def __repr__(self) -> str:
         return f"<Session of {self._model_name}: {self.status.word}>"

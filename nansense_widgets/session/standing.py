@@ -14,6 +14,7 @@ from nansense_widgets.history.freezer import MomentFreezer
 from nansense_widgets.history.replay import Replay
 from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.probe.probe import Probe
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.hyperparameters import Hyperparameter
@@ -67,6 +68,8 @@ class Standing:
     """Of the last loop over epochs."""
     _branches: Branches
     _locked: bool
+    _probe: Probe | None
+    """None in a disabled session."""
     _freezer: MomentFreezer | None
     """None until a moment is to be frozen."""
     _replay: Replay | None
@@ -75,7 +78,7 @@ class Standing:
     """Those of a moment."""
 
     @property
-    def inputs(self) -> InputConfig:
+    def input_config(self) -> InputConfig:
         """How inputs are shown: the `input_*` arguments of `start`."""
         return self._inputs
 

@@ -141,6 +141,8 @@ class Training(Standing):
         if self._capture is None or not self._run.close(why):
             return
         self._capture.close()
+        if self._probe is not None:
+            self._probe.close()
         self._replay = None
         if self._freezer is not None:
             self._freezer.closed()
@@ -155,5 +157,7 @@ class Training(Standing):
         if self._capture is not None:
             self._capture.release()
         self._stats.release()
+        if self._probe is not None:
+            self._probe.release()
         self._log.restart()
         self._branches.clear()

@@ -1,4 +1,4 @@
-"""What the view Inputs wants and shows; `js/src/lib/protocol_inputs.ts` states the same shapes. See `protocol.py`.
+"""What the view Inputs wants and shows; `js/src/lib/protocol_inputs.ts` has the same. See `protocol.py`.
 
 The view is of no layer. It shows the inputs that cards are of: of the batch that was captured last, or of the
 pinned one; with what was painted on them.

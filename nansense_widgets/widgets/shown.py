@@ -80,7 +80,7 @@ class ShownOutput:
         node, tensor = source.architecture.nodes.get(self.layer), self.tensor
         if node is None or node.kind != "input" or tensor is None:
             return False
-        return are_tokens(tensor, self.axes(source, tensor), named=source.inputs.names(self.layer))
+        return are_tokens(tensor, self.axes(source, tensor), named=source.input_config.names(self.layer))
 
 
 def why_no_custom(source: Source, instrument: str, reason: str) -> str:

@@ -14,6 +14,7 @@ from nansense_widgets.widgets.views.base import CardView, HasWidgets
 from nansense_widgets.widgets.views.curves import CurvesView
 from nansense_widgets.widgets.views.extremes import ExtremesView
 from nansense_widgets.widgets.views.histogram import HistogramView
+from nansense_widgets.widgets.views.inputs import InputsView
 from nansense_widgets.widgets.views.run import RunView
 from nansense_widgets.widgets.views.strips import StripsView
 from nansense_widgets.widgets.views.timeline import TimelineView
@@ -29,5 +30,6 @@ VIEWS: Mapping[protocol.ViewName, Callable[[Source], CardView]] = {
     "run": RunView,
     "timeline": TimelineView,
     "weights": WeightsView,
+    "inputs": InputsView,
 }
 """Made once a widget, when first asked for."""

@@ -112,7 +112,7 @@ class ExtremesView:
         page = rows[first : first + max(0, options["count"])]
         patches = [patch for ends in page for patch in (*ends.largest, *ends.smallest)]
         pictures = patches if gallery.kind in PICTURES else []
-        painter = PatchPainter(gallery.input, self._source.inputs, pictures)
+        painter = PatchPainter(gallery.input, self._source.input_config, pictures)
         cells = _Cells(self._source, gallery, painter, options, snapshot, buffers)
         content["note"], content["input"], content["kind"] = gallery.note, gallery.input, gallery.kind
         content["by"], content["averages"] = by, bool(gallery.average)
@@ -136,7 +136,7 @@ class _Cells:
     ) -> None:
         self._gallery = gallery
         self._painter = painter
-        self._text = source.inputs.transform_for(gallery.input) if gallery.kind == "tokens" else None
+        self._text = source.input_config.transform_for(gallery.input) if gallery.kind == "tokens" else None
         self._px = max(8, options["px"])
         self._heat = options["heat"]
         self._shown = None if snapshot is None else snapshot.position.key

@@ -165,7 +165,7 @@ class StripsView:
         strip["shape"], strip["dtype"] = list(tensor.shape), dtype_name(tensor.dtype)
         strip["samples"] = 0 if axes.batch is None or tensor.ndim < 2 else tensor.shape[axes.batch]
         strip["axes"] = "T" if not strip["samples"] else "B T" if axes.batch == 0 else "T B"
-        text = self._source.inputs.transform_for(layer)
+        text = self._source.input_config.transform_for(layer)
         if strip["samples"] and not 0 <= sample < strip["samples"]:
             return _missing(kind, f"there is no sample {sample}: the batch has {strip['samples']}")
         try:

@@ -1,0 +1,113 @@
+"""Perturbations from arguments of any kind."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from nansense_widgets.probe.perturbation import Index, Perturbation
+
+__all__ = ["check_whole", "checked_perturbation"]
+
+
+def checked_perturbation(
+    target: str,
+    *,
+    is_layer: bool = False,
+    sample: Any,
+    index: Any = None,
+    channel: Any,
+    values: Any,
+    scale: Any,
+    noise: Any = None,
+    seed: Any = 0,
+    original: Any = False,
+) -> Perturbation:
+    """From arguments of any kind; what does not fit the tensor's shape is found out later."""
+    value_name = "value" if is_layer else "values"
+    given = [
+        name
+        for name, value in ((value_name, values), ("scale", scale), ("noise", noise))
+        if value is not None
+    ] + (["original"] if original else [])
+    if len(given) != 1:
+        said = ", ".join(given) or "none of them"
+        raise ValueError(f"exactly one of values, scale, noise and original must be given, not {said}")
+    if noise is not None and _number("noise", noise) < 0:
+        raise ValueError(f"noise={noise!r} must not be negative")
+    if isinstance(seed, bool) or not isinstance(seed, int):
+        raise TypeError(f"seed={seed!r} must be an int")
+    return Perturbation(
+        0,
+        target,
+        is_layer,
+        None if sample is None else _whole("sample", sample),
+        None if index is None else _checked_index(index),
+        None if channel is None else _several("channel", channel),
+        None if values is None else _checked_values(value_name, values),
+        None if scale is None else _number("scale", scale),
+        None if noise is None else _number("noise", noise),
+        seed,
+        bool(original),
+    )
+
+
+def _checked_index(index: Any) -> Index:
+    entries = index if isinstance(index, (tuple, list)) else (index,)
+    if not entries:
+        raise ValueError(f"index={index!r} must not be empty")
+    found: list[int | tuple[int, ...]] = []
+    for entry in entries:
+        if isinstance(entry, (list, tuple, range, torch.Tensor)) or hasattr(entry, "tolist"):
+            several = _several("index", entry)
+            if not several:
+                raise ValueError(f"index={index!r} must not be empty")
+            found.append(several)
+        else:
+            found.append(_whole("index", entry))
+    return tuple(found)
+
+
+def _checked_values(name: str, values: Any) -> tuple[float, ...]:
+    entries = values.tolist() if hasattr(values, "tolist") else values
+    entries = list(entries) if isinstance(entries, (list, tuple, range)) else [entries]
+    if not entries:
+        raise ValueError(f"{name}={values!r} must not be empty")
+    return tuple(_number(name, entry, finite=False) for entry in entries)
+
+
+def _several(name: str, value: Any) -> tuple[int, ...]:
+    entries = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(entries, (list, tuple, range)):
+        return tuple(_whole(name, entry) for entry in entries)
+    return (_whole(name, entries),)
+
+
+def _whole(name: str, value: Any) -> int:
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name}={value!r} must be an int, or several")
+    return value
+
+
+def _number(name: str, value: Any, *, finite: bool = True) -> float:
+    value = value.item() if hasattr(value, "item") else value
+    if not isinstance(value, (bool, int, float)):
+        raise TypeError(f"{name}={value!r} must be a number")
+    if finite and not math.isfinite(value):
+        raise ValueError(f"{name}={value!r} must be finite")
+    return float(value)
+
+
+def check_whole(name: str, dtype: torch.dtype, one: Perturbation) -> None:
+    """Whole numbers cannot hold any value."""
+    kind = str(dtype).removeprefix("torch.")
+    if one.noise is not None:
+        raise ValueError(f"noise={one.noise:g}: input {name!r} holds {kind}, to which no noise can be added")
+    for value in one.values or ():
+        if not float(value).is_integer():
+            raise ValueError(f"values={value!r} must be whole: input {name!r} holds {kind}")
+        if dtype is not torch.bool and not torch.iinfo(dtype).min <= value <= torch.iinfo(dtype).max:
+            raise ValueError(f"values={value!r} must fit {kind}, which input {name!r} holds")
