@@ -42,6 +42,7 @@ export class PictureSurface {
   /** Pixels as they were before they were painted, as far as they have been seen: for the eraser. */
   private base = new Map<number, number[]>();
   private readonly painted = new Map<number, Painted>();
+  private edited: Cell[] = [];
   private stroke: Stroke | null = null;
   private cursor: Cell | null = null;
   private field: FieldShown | null = null;
@@ -118,8 +119,11 @@ export class PictureSurface {
     return row * (this.picture?.columns ?? 0) + column;
   }
 
-  private remember({ rows, columns, edited }: PictureShown): void {
-    const painted = new Set(edited.map((cell) => this.at(cell)));
+  private remember({ rows, columns, edited, pool }: PictureShown): void {
+    // Which values were painted is told in places of the input; several may be one pixel here.
+    const cells = edited.map(([row, column]): Cell => [Math.floor(row / pool), Math.floor(column / pool)]);
+    const painted = new Map(cells.map((cell) => [this.at(cell), cell]));
+    this.edited = [...painted.values()];
     for (let at = 0; at < rows * columns; at++) if (!painted.has(at) && !this.painted.has(at)) this.base.set(at, this.levelsAt(at));
   }
 
@@ -209,7 +213,7 @@ export class PictureSurface {
     if (!picture) return "";
     const painted = this.painted.get(this.at(cell));
     const levels = painted ? (painted.levels ?? this.base.get(this.at(cell)) ?? this.levelsAt(this.at(cell))) : this.levelsAt(this.at(cell));
-    const values = valuesOf(levels, picture.black, picture.white).map(roughly);
+    const values = picture.paint.length ? valuesOf(levels, picture.black, picture.white).map(roughly) : [`level ${levels.join(", ")}`];
     const { pool, full } = picture;
     const span = (at: number, size: number): string => (pool === 1 ? String(at) : `${at * pool}:${Math.min(size, (at + 1) * pool)}`);
     const value = values.length > 1 ? `(${values.join(", ")})` : values[0];
@@ -223,7 +227,7 @@ export class PictureSurface {
     const brush = this.events.brush();
     const marks: SVGElement[] = [];
     const double = (cls: string, shape: (cls: string) => SVGElement): void => void marks.push(shape(`under ${cls}`), shape(cls));
-    if (picture.edited.length) marks.push(svg("path", { class: "iedited", d: outlinePath(picture.edited) }));
+    if (this.edited.length) marks.push(svg("path", { class: "iedited", d: outlinePath(this.edited) }));
     const box = (cls: string, spans: FieldShown["theoretical"]): void => {
       const [down, across] = (spans ?? []).slice(-2);
       if (!down || !across) return;

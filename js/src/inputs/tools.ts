@@ -83,7 +83,7 @@ export class Tools {
   show(content: InputsContent, original: boolean, barred: string): void {
     const { picture, signal, kind, perturbations } = content;
     const off = barred !== "";
-    const paints = picture !== null;
+    const paints = picture !== null && picture.paint.length > 0;
     const colour = paints && picture.paint.length === 3;
     for (const part of [this.brush, this.eraser, this.sizes, ...this.swatches]) part.hidden = !paints;
     this.picker.hidden = !colour;
@@ -111,7 +111,7 @@ export class Tools {
       this.list.replaceChildren(...perturbations.map(({ text }) => h("li", { title: text }, h("code", {}, text))));
       this.list.scrollTop = this.list.scrollHeight;
     }
-    if (picture) setText(this.levelText, roughly(valuesOf([greyOf(this.colour)], picture.black.slice(0, 1), picture.white.slice(0, 1))[0] ?? 0));
+    if (paints) setText(this.levelText, roughly(valuesOf([greyOf(this.colour)], picture.black.slice(0, 1), picture.white.slice(0, 1))[0] ?? 0));
     this.mark();
   }
 

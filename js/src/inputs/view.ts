@@ -124,7 +124,7 @@ class InputsView implements CardView {
     this.content = content;
     this.buffers = buffers;
     const { picture, features, signal, input, sample, of } = content;
-    this.picture.receive(picture, this.bytes(picture?.buffer), JSON.stringify([input, sample, of]));
+    this.picture.receive(picture, this.bytes(picture?.buffer), JSON.stringify([input, sample, of.replace(/^pinned: /, "")]));
     this.features.receive(features, this.bytes(features?.buffer));
     this.signal.receive(signal, this.bytes(signal?.buffer));
     // A page that a smaller batch does not have.
@@ -168,7 +168,7 @@ class InputsView implements CardView {
     this.features.draw(this.width, theme, { zero: ink.zero, line: ink.line, warn }, this.barred || (this.original ? "the input without the changes is shown" : ""));
     this.tokens.show(content.tokens, content.edited_tokens, this.barred || (this.original ? "the input without the changes is shown" : ""));
     this.signal.draw(this.width, ink);
-    this.say(this.other, content.kind === "other" ? content.other : "");
+    this.say(this.other, content.other);
     const pooled = picture && picture.pool > 1 ? `mean of ${picture.pool}\u00d7${picture.pool} values a pixel` : "";
     this.say(this.about, [...(picture?.about ?? []), pooled].filter(Boolean).join("; "));
     this.sliceRow.hidden = !picture || picture.depth < 2;
@@ -231,13 +231,13 @@ class InputsView implements CardView {
   /** Of a picture that shows some channels only, these are the ones that are changed. */
   private ofShownChannel(): Record<string, unknown> {
     const picture = this.content?.picture;
-    if (!picture || picture.paint.length >= picture.channels) return {};
+    if (!picture?.paint.length || picture.paint.length >= picture.channels) return {};
     return { channel: picture.paint.length === 1 ? picture.paint[0] : picture.paint };
   }
 
   private brush(): Brush | null {
     const picture = this.content?.picture;
-    if (!picture || this.barred || this.original || this.perturbTools.tool === "none") return null;
+    if (!picture?.paint.length || this.barred || this.original || this.perturbTools.tool === "none") return null;
     return { size: this.perturbTools.size, levels: this.perturbTools.tool === "eraser" ? null : levelsOf(this.perturbTools.colour, picture.paint.length) };
   }
 
