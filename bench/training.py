@@ -120,7 +120,7 @@ def published(program: Program) -> Session:
 
     dashboard.send = confirm
     options = {"sample": 0, "average": False, "transform": "none", "part": "magnitude"}
-    options |= {"first": 0, "count": 16, "px": 56, "depth": 0}
+    options |= {"first": 0, "count": 16, "px": 56, "depth": 0, "shows": "difference"}
     cards = [
         {"layer": layer, "call": 1, "leaf": 0, "view": "strips", "options": options} for layer in program.five
     ]

@@ -196,8 +196,6 @@ def probe_every_batch(session: Session) -> None:
     while session.wait_until_paused(after_pauses=pauses, timeout=60):
         pauses += 1
         session.watch("*")
-        probe = session.probe
-        assert probe is not None
         if session.pin_current_batch():
             session.set_probe_mode(("unchanged", "eval", "train")[pauses % 3])
             result = session.wait_for_probe(60)

@@ -213,8 +213,8 @@ class CaptureEngine:
     ) -> Iterator[ForwardWatch]:
         """Hand values of layers, and inputs and outputs of the model, to others while it runs.
 
-        On the thread that calls it. Compiled code runs eagerly, since it calls no hooks. Raises what the watch
-        itself has run into, at the end.
+        On the thread that calls it. Compiled code runs eagerly, since it calls no hooks. Raises, at the end,
+        what the watch itself has run into.
 
         Args:
             layers: whose values are wanted.

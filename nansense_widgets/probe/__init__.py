@@ -1,1 +1,1 @@
-"""What if the input were different: one batch once more, as it was or perturbed, without a trace in the run."""
+"""What if the input were different: one batch once more, as it was or perturbed, without a trace."""

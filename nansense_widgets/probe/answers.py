@@ -78,7 +78,7 @@ def answers_of(
         more = "" if answers.loss_note in note else answers.loss_note
         notes = "; ".join(filter(None, (note, more)))
         return replace(answers, losses=losses, loss=loss, loss_note=notes)
-    except Exception as error:  # noqa: BLE001  whatever a model may give
+    except Exception as error:
         return Answers(reason=f"no answer could be made out: {type(error).__name__}: {error}")
 
 

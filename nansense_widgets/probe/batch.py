@@ -14,7 +14,7 @@ __all__ = ["InputBatch", "InputPlace"]
 
 @dataclass(frozen=True)
 class InputPlace:
-    """Where an input is found: the layer of that name (a parameter of the forward), and the path inside it."""
+    """Where an input is found: the layer of that name (a parameter of the forward), and the path in it."""
 
     layer: str
     path: str

@@ -27,8 +27,8 @@ def copied_arguments(
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The same arguments with tensors and containers of their own.
 
-    Tensors stay on their device, if no other is given, and keep `requires_grad`; the graph that one comes from is left behind.
-    Modules, functions and what else holds no tensors of a batch are shared.
+    Tensors stay on their device, if no other is given, and keep `requires_grad`, but not the graph that they
+    come from. Modules, functions and what else holds no tensors of a batch are shared.
 
     Raises:
         CopyError: if that cannot be done, or would take more than 256 MiB.

@@ -1,4 +1,4 @@
-"""What forwards and hooks write to outside of their modules: lists that they append to, numbers that they count."""
+"""What forwards and hooks write to outside of their modules: lists, numbers that they count."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class SandboxError(Exception):
 class Footprint:
     """Remembers what functions can reach by their own names, and puts it back where it was changed.
 
-    A hook of the user's (`lambda m, i, o: seen.append(o)`) belongs to the model: pruning and spectral norm are
-    hooks too. So it runs in a probe, and what it has noted there is taken back. Reached are variables that the
-    function names: globals, those of an enclosing function, and the object that it is a method of.
+    A hook of the user's (`lambda m, i, o: seen.append(o)`) belongs to the model: pruning and spectral norm
+    are hooks too. So it runs in a probe, and what it has noted there is taken back. Reached is what the
+    function names: globals, variables of an enclosing function, and the object that it is a method of.
     """
 
     def __init__(self) -> None:

@@ -67,7 +67,11 @@ def run_forward(
     Random generators begin where they began then, so that dropout draws the same.
 
     Args:
-        layers: whose values go to `values`.
+        engine: has the model, and watches it.
+        kept: the call.
+        mode: flags of the modules.
+        values: is given the values of layers.
+        layers: which ones.
         perturbations: applied one after the other.
         prepare: changes inputs after them.
 

@@ -155,7 +155,7 @@ class SplitAxes(NamedTuple):
 
 
 def split_axes(ndim: int, axes: Axes | None) -> SplitAxes:
-    """What the axes of a tensor are. Where nothing is known, the first is the batch's, the second the channels'."""
+    """What the axes of a tensor are; where nothing is known, first the batch and then the channels."""
     batch = (0 if ndim else None) if axes is None else axes.batch
     channel = (1 if ndim > 1 else None) if axes is None else axes.channel
     batch = None if batch is None or not -ndim <= batch < ndim else batch % ndim

@@ -19,6 +19,7 @@ from nansense_widgets.probe.keeper import Keeper, KeptCall, flags_of, named_inpu
 from nansense_widgets.probe.loader_items import as_arguments
 from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.probe import Probe
+from nansense_widgets.probe.reading import NoProbe, ProbeReading
 from nansense_widgets.probe.result import ProbeMode, ProbeResult
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_timeout
@@ -155,9 +156,9 @@ class Probing(Standing):
         return "unchanged" if self._probe is None else self._probe.mode
 
     @property
-    def probe(self) -> Probe | None:
+    def probe(self) -> ProbeReading:
         """What is pinned and perturbed, as widgets read it; `probe_result` is what came of it."""
-        return self._probe
+        return self._probe or NoProbe()
 
     @property
     def probe_result(self) -> ProbeResult | None:

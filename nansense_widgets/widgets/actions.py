@@ -8,12 +8,18 @@ __all__ = ["ACTIONS", "UnknownActionError", "call_text", "perform"]
 
 ACTIONS = frozenset(
     {
+        "ablate",
+        "add_perturbation",
         "cancel",
+        "clear_perturbations",
+        "measure_receptive_field",
+        "pin_current_batch",
         "request_snapshot",
         "request_time_travel",
         "rewind",
         "set_axes",
         "set_hyperparameter",
+        "set_probe_mode",
         "set_stats_scope",
         "set_update_frequency",
         "step_back",
@@ -23,6 +29,8 @@ ACTIONS = frozenset(
         "step_run",
         "step_until_position",
         "stop",
+        "undo_perturbation",
+        "unpin_batch",
         "unwatch",
         "unwatch_attention",
         "watch",
@@ -34,6 +42,10 @@ ACTIONS = frozenset(
 _FIRST = {
     "request_time_travel": ("epoch",),
     "set_stats_scope": ("scope",),
+    "set_probe_mode": ("mode",),
+    "add_perturbation": ("input_name",),
+    "ablate": ("layer",),
+    "measure_receptive_field": ("layer",),
     "set_hyperparameter": ("name", "value"),
 }
 """Actions whose first arguments are written without their names."""

@@ -9,6 +9,7 @@ import traitlets
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets._base import SessionWidget
+from nansense_widgets.widgets.probed import shown_result
 
 __all__ = ["Graph", "GraphPart", "graph_payload"]
 
@@ -57,6 +58,10 @@ class GraphPart(SessionWidget):
         if self.graph.get("version") != architecture.version:
             self.graph = dict(graph_payload(architecture))
         self.watched = list(self._source.watched_layers)
+        result = shown_result(self._source)
+        moved = {} if result is None else {name: one.share for name, one in result.moved.items()}
+        if moved != self.moved:
+            self.moved = moved
 
 
 class Graph(GraphPart, front_end="graph"):

@@ -120,6 +120,8 @@ class Probed(TypedDict):
 
     text: str
     """Which batch, with which weights, in which mode."""
+    number: int
+    """Of these values, as in `Exact.snapshot`."""
     shows: Shows | None
     """None: nothing is perturbed, so there is nothing to choose."""
 

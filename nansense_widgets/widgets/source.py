@@ -10,7 +10,7 @@ from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.history.restorer import TimeTravelStatus
 from nansense_widgets.history.status import HistoryStatus, Way
 from nansense_widgets.media.inputs import InputConfig
-from nansense_widgets.probe.probe import Probe
+from nansense_widgets.probe.reading import ProbeReading
 from nansense_widgets.run.control import Standing
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -96,4 +96,4 @@ class Source(Protocol):
     @property
     def no_loop(self) -> str: ...
     @property
-    def probe(self) -> Probe | None: ...
+    def probe(self) -> ProbeReading: ...

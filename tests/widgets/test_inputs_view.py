@@ -17,8 +17,9 @@ from nansense_widgets.media.inputs import InputConfig
 from nansense_widgets.probe.answers import answers_of
 from nansense_widgets.probe.batch import InputBatch, InputPlace
 from nansense_widgets.probe.perturbation import Perturbation
-from nansense_widgets.probe.probe import PinUpdate, Probe
+from nansense_widgets.probe.reading import NoProbe
 from nansense_widgets.probe.result import Moved, ProbeResult
+from nansense_widgets.probe.updates import PinUpdate
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.widgets.cards import STILL_OPTIONS
 from nansense_widgets.widgets.protocol_inputs import InputsContent
@@ -29,7 +30,9 @@ from nansense_widgets.widgets.views.inputs import InputsView
 AT = BatchPosition("train", 0, 2)
 
 
-class MadeProbe(Probe):
+class MadeProbe(NoProbe):
+    why_none = ""
+
     """A probe with nothing behind it."""
 
     def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]:
@@ -86,7 +89,7 @@ class Pane:
         schedule = SimpleNamespace(phase_order=("train",), phase_count=lambda _: 10, epochs=3)
         self.source = SimpleNamespace(
             probe=self.probe,
-            inputs=InputConfig(**config),
+            input_config=InputConfig(**config),
             architecture=SimpleNamespace(version=0, axes=lambda _layer, _path, ndim: AXES.get(ndim)),
             schedule=schedule,
             trail=(),

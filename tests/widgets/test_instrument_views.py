@@ -25,6 +25,7 @@ OPTIONS: dict[str, Any] = {
         "count": 16,
         "px": 56,
         "depth": 0,
+        "shows": "difference",
     },
     "curves": {"statistics": None},
 }

@@ -38,7 +38,7 @@ class Browser:
 def want(layer: str, call: int = 1, leaf: int = 0, **other: Any) -> dict[str, Any]:
     """What a card asks for that shows its strips."""
     options = {"sample": 0, "average": False, "transform": "none", "part": "magnitude"}
-    options |= {"first": 0, "count": 16, "px": 56, "depth": 0} | other
+    options |= {"first": 0, "count": 16, "px": 56, "depth": 0, "shows": "difference"} | other
     return {"layer": layer, "call": call, "leaf": leaf, "view": "strips", "options": options}
 
 

@@ -270,6 +270,7 @@ export interface Strip {
 
 export interface Probed {
   text: string;
+  number: number;
   shows: Shows | null;
 }
 

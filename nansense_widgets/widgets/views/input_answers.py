@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from nansense_widgets.probe.answers import Answers
-from nansense_widgets.probe.probe import PinUpdate
+from nansense_widgets.probe.updates import PinUpdate
 from nansense_widgets.widgets.protocol_inputs import Answer, AnswerClass, PinnedLoss
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views.statistics import finite

@@ -125,7 +125,7 @@ def kind_of_input(
     axes = source.architecture.axes(place.layer, place.path, tensor.ndim)
     split = split_axes(tensor.ndim, axes)
     samples = 0 if split.batch is None else tensor.shape[split.batch]
-    if are_tokens(tensor, axes, named=source.inputs.names(place.layer)):
+    if are_tokens(tensor, axes, named=source.input_config.names(place.layer)):
         if tensor.ndim > 1:
             return "tokens", axes, "", samples, True
         others = [one for key, one in batch.inputs.items() if key != name and one.ndim]

@@ -10,8 +10,9 @@ from nansense_widgets.media.values import dtype_name
 from nansense_widgets.probe.answers import Answers, answers_of
 from nansense_widgets.probe.batch import InputBatch
 from nansense_widgets.probe.perturbation import Perturbation
-from nansense_widgets.probe.probe import PinUpdate, Probe
+from nansense_widgets.probe.reading import ProbeReading
 from nansense_widgets.probe.result import ProbeMode, ProbeResult
+from nansense_widgets.probe.updates import PinUpdate
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets import protocol_inputs as shapes
@@ -46,7 +47,7 @@ class _Read:
     error: str
 
     @staticmethod
-    def of(probe: Probe) -> _Read | None:
+    def of(probe: ProbeReading) -> _Read | None:
         batch, result = probe.batch, probe.result
         if batch is None:
             return None
@@ -120,7 +121,7 @@ class InputsView:
         """All that there is to know of an input comes with it."""
         raise NotImplementedError("this view answers no questions")
 
-    def _empty(self, probe: Probe) -> shapes.InputsContent:
+    def _empty(self, probe: ProbeReading) -> shapes.InputsContent:
         return {
             "missing": "",
             "of": "",
@@ -156,7 +157,7 @@ class InputsView:
             "field": None,
         }
 
-    def _why_none(self, probe: Probe) -> str:
+    def _why_none(self, probe: ProbeReading) -> str:
         if probe.why_none:
             return probe.why_none
         return RELEASED if self._source.status.word == "closed" else NOT_YET
@@ -173,7 +174,7 @@ class InputsView:
 
     # ------------------------------------------------------------ inputs
 
-    def _input(self, probe: Probe, read: _Read, options: shapes.InputsOptions) -> InputPictures:
+    def _input(self, probe: ProbeReading, read: _Read, options: shapes.InputsOptions) -> InputPictures:
         names = list(read.batch.inputs)
         name = options["input"] if options["input"] in names else names[0]
         kind, axes, other, samples, paintable = self._kind(read.batch, name)
@@ -188,7 +189,7 @@ class InputsView:
             tensor = painted if painted.shape == original.shape else original
         layer = read.batch.places[name].layer
         one = ShownInput(name, layer, tensor, original, axes, kind, other, samples, paintable, of_it)
-        return InputPictures(one, self._source.inputs, self._ends)
+        return InputPictures(one, self._source.input_config, self._ends)
 
     def _kind(self, batch: InputBatch, name: str) -> tuple[shapes.InputKind, Any, str, int, bool]:
         return self._kinds.get(name, lambda: kind_of_input(self._source, batch, name))

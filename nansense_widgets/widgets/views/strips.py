@@ -13,6 +13,7 @@ from nansense_widgets.media.layout import TensorLayout
 from nansense_widgets.media.strip import Missing, View, exact_tile, render_strip, sample_range
 from nansense_widgets.media.values import Range, drawable, dtype_name
 from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.probed import probed
 from nansense_widgets.widgets.protocol_strips import ExactAsk, Strip, StripsContent, StripsOptions
 from nansense_widgets.widgets.shown import ShownOutput, layout_of, tensor_of, why_no_custom
 from nansense_widgets.widgets.source import Source
@@ -46,16 +47,19 @@ class StripsView:
         buffers: list[bytes],
     ) -> StripsContent:
         """Activations and gradients as tiles; their pixels are appended to `buffers`."""
+        snapshot, of_probe = probed(self._source, snapshot, want["layer"], want["options"]["shows"])
+        if of_probe is not None:
+            shown = ShownOutput.chosen(self._source, snapshot, want)
         leaf = shown.leaf
         if snapshot is None or leaf is None:
-            return {"strips": [_missing(kind, shown.why) for kind in KINDS], "probed": None}
-        kinds = (*KINDS, *custom_kinds(self._source))
+            return {"strips": [_missing(kind, shown.why) for kind in KINDS], "probed": of_probe}
+        kinds = (*KINDS, *([] if of_probe else custom_kinds(self._source)))
         strips = [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]
-        return {"strips": strips, "probed": None}
+        return {"strips": strips, "probed": of_probe}
 
     def fetch(self, want: protocol.CardWant, ask: ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
         """Exact values of one tile: an `Exact`, and its buffer."""
-        snapshot = self._source.snapshot
+        snapshot, _ = probed(self._source, self._source.snapshot, want["layer"], want["options"]["shows"])
         shown = ShownOutput.chosen(self._source, snapshot, want)
         reply: dict[str, Any] = {
             "type": "exact",
