@@ -50,7 +50,11 @@ class InputBatch:
     calls: int = 1
     training: str = "train"
 
+    @property
+    def text(self) -> str:
+        """Where it comes from."""
+        return "your own batch" if self.position is None else str(self.position)
+
     def __repr__(self) -> str:  # the default one would print every tensor
-        where = "your own" if self.position is None else str(self.position)
         shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in self.inputs.items())
-        return f"<InputBatch of {where}: {shapes}>"
+        return f"<InputBatch of {self.text}: {shapes}>"

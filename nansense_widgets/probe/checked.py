@@ -7,9 +7,11 @@ from typing import Any
 
 import torch
 
-from nansense_widgets.probe.perturbation import Index, Perturbation
+from nansense_widgets.capture.architecture import Architecture
+from nansense_widgets.probe.field import Unit
+from nansense_widgets.probe.perturbation import Index, Perturbation, split_axes
 
-__all__ = ["check_whole", "checked_perturbation"]
+__all__ = ["check_whole", "checked_perturbation", "checked_unit"]
 
 
 def checked_perturbation(
@@ -52,6 +54,38 @@ def checked_perturbation(
         seed,
         bool(original),
     )
+
+
+def checked_unit(
+    architecture: Architecture, layer: str, channel: Any, index: Any, sample: Any, into: str
+) -> Unit:
+    """A unit of a layer that has run; raises `TypeError` or `ValueError` for one that there is not."""
+    node = architecture.nodes[layer]
+    shape = node.output_shapes[0] if node.output_shapes else ()
+    path = node.output_paths[0] if node.output_paths else ""
+    split = split_axes(len(shape), architecture.axes(layer, path, len(shape)))
+    sizes = tuple(shape[axis] for axis in split.others)
+    if split.channel is None:
+        if channel is not None:
+            raise ValueError(f"channel={channel!r} must be None: {layer} has no channel axis")
+        which = None
+    else:
+        which = _inside("channel", 0 if channel is None else _whole("channel", channel), shape[split.channel])
+    entries = (index,) if not isinstance(index, (tuple, list)) and index is not None else index
+    if entries is None:
+        at = tuple(size // 2 for size in sizes)
+    elif len(entries) != len(sizes):
+        raise ValueError(f"index={index!r} must have {len(sizes)} entries, for a place in {sizes}")
+    else:
+        pairs = zip(entries, sizes, strict=True)
+        at = tuple(_inside("index", _whole("index", entry), size) for entry, size in pairs)
+    return Unit(layer, which, at, _whole("sample", sample), into)
+
+
+def _inside(name: str, value: int, size: int) -> int:
+    if not -size <= value < size:
+        raise ValueError(f"{name}={value!r} must be 0 … {size - 1}")
+    return value % size
 
 
 def _checked_index(index: Any) -> Index:

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from nansense_widgets.capture.architecture import Architecture
 from nansense_widgets.capture.engine import CaptureEngine
+from nansense_widgets.capture.forward import Taker
 from nansense_widgets.capture.leaves import leaves
-from nansense_widgets.capture.snapshot import LayerCall
 from nansense_widgets.capture.values import unobserved, unreadable
 from nansense_widgets.history.random_state import RandomState
 from nansense_widgets.probe.copies import like
@@ -22,7 +22,6 @@ from nansense_widgets.probe.keeper import KeptCall, flags_of, read_output
 from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.result import ProbeMode
 from nansense_widgets.probe.sandbox import Sandbox
-from nansense_widgets.probe.values import LayerValues
 
 __all__ = ["Forward", "Prepare", "run_forward"]
 
@@ -32,9 +31,8 @@ Prepare = Callable[[Mapping[str, torch.Tensor]], None]
 
 @dataclass(frozen=True)
 class Forward:
-    """What came of it: calls of the watched layers and the model's output, on the CPU."""
+    """What came of it: the model's output, on the CPU, and the flags of its modules."""
 
-    layers: Mapping[str, tuple[LayerCall, ...]]
     output: Mapping[str, torch.Tensor]
     training: str
 
@@ -57,7 +55,7 @@ def run_forward(
     engine: CaptureEngine,
     kept: KeptCall,
     mode: ProbeMode,
-    values: LayerValues,
+    taker: Taker,
     layers: Sequence[str],
     perturbations: Sequence[Perturbation] = (),
     prepare: Prepare | None = None,
@@ -70,7 +68,7 @@ def run_forward(
         engine: has the model, and watches it.
         kept: the call.
         mode: flags of the modules.
-        values: is given the values of layers.
+        taker: is given the values of layers.
         layers: which ones.
         perturbations: applied one after the other.
         prepare: changes inputs after them.
@@ -105,7 +103,7 @@ def run_forward(
             entered.enter_context(kept.computing.applied())
             entered.enter_context(torch.set_grad_enabled(kept.grad))
             replaced = {name: edit.of for name, edit in edits.items() if name not in modules}
-            entered.enter_context(engine.watching([*layers, *replaced], values, output, replaced))
+            entered.enter_context(engine.watching([*layers, *replaced], taker, output, replaced))
             training = flags_of(model)
             kept.random.restore()
             model(*args, **kwargs)
@@ -114,7 +112,7 @@ def run_forward(
     for edit in edits.values():
         edit.check()
     found = {path: tensor.cpu() for path, tensor in output.value.items()}
-    return Forward(values.layers, found, training)
+    return Forward(found, training)
 
 
 def change_inputs(

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 
 from nansense_widgets.capture.engine import CaptureEngine
-from nansense_widgets.capture.snapshot import LayerCall
 from nansense_widgets.capture.values import size_of
 from nansense_widgets.probe.answers import Answers, LossKind, answers_of
 from nansense_widgets.probe.batch import InputBatch
-from nansense_widgets.probe.forward import Forward, change_inputs, run_forward
+from nansense_widgets.probe.compare import Comparison, tensors_of
+from nansense_widgets.probe.field import MeasuredField, Unit, measure, theory
+from nansense_widgets.probe.forward import change_inputs
 from nansense_widgets.probe.keeper import Keeper, KeptCall
-from nansense_widgets.probe.perturbation import Perturbation, split_axes
-from nansense_widgets.probe.result import Moved, ProbeMode, ProbeResult
+from nansense_widgets.probe.perturbation import Perturbation
+from nansense_widgets.probe.result import ProbeMode, ProbeResult
 from nansense_widgets.probe.updates import PinUpdate, PinUpdates
-from nansense_widgets.probe.values import Baseline, LayerValues
 from nansense_widgets.run.position import BatchPosition
 
 __all__ = ["PinUpdate", "Probe"]
-
-
-@dataclass(frozen=True)
-class _Base:
-    """The forward without perturbations, as long as nothing that decides it has changed."""
-
-    key: tuple[object, ...]
-    forward: Forward
-    baseline: Baseline | None
-    differs: tuple[str, ...]
-    """Layers that came out otherwise when it was run twice; empty: it is repeatable, or nobody has looked."""
 
 
 class Probe:
@@ -46,6 +35,7 @@ class Probe:
         last: the last batch that was run.
         count: how many batches had been run then: a place in the run that going back lowers.
         request: asks the training thread for `compute`, between batches.
+        request_field: asks it for `measure_field`.
         on_change: told when something is to be shown anew.
     """
 
@@ -55,6 +45,7 @@ class Probe:
         keeper: Keeper,
         last: Callable[[], tuple[BatchPosition | None, int]],
         request: Callable[[], None],
+        request_field: Callable[[], None],
         on_change: Callable[[], None],
     ) -> None:
         self.mode: ProbeMode = "unchanged"
@@ -62,16 +53,19 @@ class Probe:
         self.result: ProbeResult | None = None
         """Of the last probe; None: nothing is pinned or perturbed."""
         self.computing = False
+        self.field: MeasuredField | None = None
+        """Of the unit that was asked for last."""
         self._engine = engine
         self._keeper = keeper
         self._last = last
         self._request = request
+        self._request_field = request_field
         self._on_change = on_change
         self._lock = threading.RLock()
         self._computed = threading.Condition(self._lock)
         self._pinned: KeptCall | None = None
         self._updates = PinUpdates()
-        self._base: _Base | None = None
+        self._comparison = Comparison(engine)
         self._numbers = 0
         self._results = 0
         self._answered: tuple[InputBatch, Answers] | None = None
@@ -152,15 +146,14 @@ class Probe:
     @property
     def nbytes(self) -> Mapping[str, int]:
         """Memory that it takes, by what for."""
-        kept, pinned, base, result = self._keeper.kept, self._pinned, self._base, self.result
+        kept, pinned, result = self._keeper.kept, self._pinned, self.result
         tensors: list[torch.Tensor] = []
         for layers in () if result is None else (result.layers, result.perturbed):
-            tensors += [t for calls in layers.values() for t in _tensors(calls)]
-        baseline = 0 if base is None or base.baseline is None else base.baseline.nbytes
+            tensors += [t for calls in layers.values() for t in tensors_of(calls)]
         return {
             "last batch": 0 if kept is None else kept.nbytes,
             "pinned batch": 0 if pinned is None else pinned.nbytes + self._updates.nbytes,
-            "result": sum(map(size_of, tensors)) + baseline,
+            "result": sum(map(size_of, tensors)) + self._comparison.nbytes,
         }
 
     # ------------------------------------------------------------ what is asked (any thread)
@@ -209,6 +202,28 @@ class Probe:
             )
         self._changed()
 
+    def ask_field(self, unit: Unit) -> None:
+        """Measure the receptive field of a unit, when the training thread has time."""
+        batch = self.batch
+        if batch is None:
+            return
+        with self._lock:
+            self.field = theory(self._engine.architecture, unit, batch)
+        self._request_field()
+        self._on_change()
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether a receptive field is being measured, or will be."""
+        return self.field is not None and not self.field.is_over
+
+    def drop_field(self) -> None:
+        """Stop measuring, and show none."""
+        with self._computed:
+            self.field = None
+            self._computed.notify_all()
+        self._on_change()
+
     def new_batch(self) -> None:
         """Another batch has been captured, or the model is another."""
         if self._pinned is not None or self.perturbations:
@@ -221,22 +236,33 @@ class Probe:
                 return None
         return self.result
 
+    def wait_field(self, timeout: float | None) -> MeasuredField | None:
+        """Wait until the field is measured; None if the time is over."""
+        with self._computed:
+            if not self._computed.wait_for(lambda: self.field is None or self.field.is_over, timeout):
+                return None
+        return self.field
+
     def close(self) -> None:
         """The model is gone: nothing is computed any more."""
         self._set_computing(False)
+        if self.is_measuring:
+            self.drop_field()
 
     def release(self) -> None:
         """Let go of everything: the session is closed."""
         with self._lock:
             self._keeper.release()
-            self._pinned, self._base, self.result, self._answered = None, None, None, None
-            self.perturbations, self._edited = (), None
+            self._pinned, self.result, self._answered = None, None, None
+            self._comparison.forget()
+            self.perturbations, self._edited, self.field = (), None, None
             self._updates.clear()
 
     def _changed(self) -> None:
         if self._pinned is None and not self.perturbations:
             with self._lock:
-                self.result, self._base = None, None
+                self.result = None
+                self._comparison.forget()
             self._set_computing(False)
         else:
             self._set_computing(True)
@@ -249,6 +275,34 @@ class Probe:
             self._computed.notify_all()
 
     # ------------------------------------------------------------ on the training thread
+
+    def measure_field(self) -> None:
+        """Measure what was asked for; what goes wrong is in the result."""
+        asked, kept = self.field, self.kept
+        if asked is None or asked.is_over:
+            return
+        unit = asked.unit
+
+        def is_wanted() -> bool:
+            return self.field is not None and self.field.unit is unit
+
+        def tell(found: MeasuredField) -> None:
+            with self._computed:
+                if is_wanted():
+                    self.field = found
+                    self._computed.notify_all()
+            self._on_change()
+
+        if kept is None:
+            tell(replace(asked, error=f"not measured: {self.why_none}"))
+            return
+        try:
+            self._engine.follow_modules()
+            found = measure(self._engine, kept, unit, tell, lambda: not is_wanted())
+        except Exception as error:
+            said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+            found = replace(asked, error=said)
+        tell(found)
 
     def compute(self) -> None:
         """Run what is asked; what goes wrong is in the result."""
@@ -263,7 +317,7 @@ class Probe:
         result = ProbeResult(self._results, kept.batch, pinned, at, mode, perturbations=perturbations)
         self._results += 1
         try:
-            found = self._run(kept, mode, perturbations, result)
+            found = self._comparison.run(kept, mode, perturbations, result)
         except Exception as error:
             found = replace(result, error=f"{type(error).__name__}: {error}")
         found = replace(found, seconds=time.perf_counter() - began)
@@ -277,121 +331,6 @@ class Probe:
             losses = answers_of(kept.batch, found.output, self._known_loss, ran=self.answers).losses
             self._updates.add(PinUpdate(at, losses), count)
         self._on_change()
-
-    def _run(
-        self,
-        kept: KeptCall,
-        mode: ProbeMode,
-        perturbations: Sequence[Perturbation],
-        result: ProbeResult,
-    ) -> ProbeResult:
-        engine = self._engine
-        engine.follow_modules()
-        architecture = engine.architecture
-        wanted = tuple(engine.watched)
-        samples = {one.sample for one in perturbations}
-        chosen = None if None in samples or not samples else tuple(s for s in samples if s is not None)
-        base = self._base_for(kept, mode, wanted, chosen, compares=bool(perturbations))
-        notes: list[str] = []
-        if base.differs:
-            some = ", ".join(base.differs[:3]) + (", …" if len(base.differs) > 3 else "")
-            notes.append(
-                "this forward is not repeatable: run twice, it gives other values in "
-                f"{len(base.differs)} layers ({some}), so differences there are not all of the perturbation"
-            )
-        missing = {name: _why_missing(architecture.nodes.get(name)) for name in wanted}
-        missing = {name: why for name, why in missing.items() if name not in base.forward.layers}
-        result = replace(
-            result,
-            training=base.forward.training,
-            layers=base.forward.layers,
-            output=base.forward.output,
-            missing=missing,
-        )
-        if not perturbations or base.baseline is None:
-            return replace(result, notes=tuple(notes))
-        values = LayerValues(wanted, against=base.baseline)
-        found = run_forward(engine, kept, mode, values, tuple(architecture.nodes), perturbations)
-        if base.baseline.left_out:
-            notes.append(f"not compared, for want of memory: {len(base.baseline.left_out)} layers")
-        moved = values.moved
-        if chosen is not None and (others := _moved_elsewhere(base.forward, found, chosen)):
-            notes.append(
-                "other samples changed as well: the model mixes samples "
-                + ("(BatchNorm does in train mode)" if found.training != "eval" else "")
-            )
-            moved = {
-                name: Moved(one.share, one.largest, elsewhere=name in others) for name, one in moved.items()
-            }
-        return replace(
-            result, perturbed=found.layers, perturbed_output=found.output, moved=moved, notes=tuple(notes)
-        )
-
-    def _base_for(
-        self,
-        kept: KeptCall,
-        mode: ProbeMode,
-        wanted: tuple[str, ...],
-        samples: tuple[int, ...] | None,
-        *,
-        compares: bool,
-    ) -> _Base:
-        engine = self._engine
-        key = (id(kept), mode, wanted, samples, compares, _stamp(engine))
-        known = self._base
-        if known is not None and known.key == key:
-            return known
-        baseline = Baseline(engine.architecture, samples, _batch_size(kept, engine)) if compares else None
-        values = LayerValues(wanted, baseline=baseline)
-        layers = tuple(engine.architecture.nodes) if compares else wanted
-        forward = run_forward(engine, kept, mode, values, layers)
-        differs: tuple[str, ...] = ()
-        if baseline is not None:
-            again = LayerValues((), against=baseline)
-            run_forward(engine, kept, mode, again, layers)
-            differs = tuple(name for name, moved in again.moved.items() if moved.share)
-        self._base = _Base(key, forward, baseline, differs)
-        return self._base
-
-
-def _stamp(engine: CaptureEngine) -> tuple[object, ...]:
-    """Changes with whatever decides a forward, as far as that leaves a trace."""
-    model = engine.model
-    versions = [t._version for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
-    number = -1 if engine.snapshot is None else engine.snapshot.number
-    return (number, tuple(versions), tuple(module.training for module in model.modules()))
-
-
-def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
-    for name, tensor in kept.batch.inputs.items():
-        place = kept.batch.places[name]
-        batch = split_axes(tensor.ndim, engine.architecture.axes(place.layer, place.path, tensor.ndim)).batch
-        if batch is not None:
-            return tensor.shape[batch]
-    return None
-
-
-def _why_missing(node: object) -> str:
-    note = getattr(node, "note", "")
-    return note or "did not run in this probe"
-
-
-def _moved_elsewhere(before: Forward, after: Forward, samples: Sequence[int]) -> set[str]:
-    """Watched layers in which other samples changed too."""
-    found = set()
-    for name, calls in after.layers.items():
-        pairs = zip(_tensors(before.layers.get(name, ())), _tensors(calls), strict=False)
-        for one, other in pairs:
-            if one.shape != other.shape or one.ndim < 1 or one.shape[0] <= max(samples):
-                continue
-            rest = [at for at in range(one.shape[0]) if at not in samples]
-            if rest and not torch.equal(one[rest].nan_to_num(), other[rest].nan_to_num()):
-                found.add(name)
-    return found
-
-
-def _tensors(calls: Sequence[LayerCall]) -> list[torch.Tensor]:
-    return [leaf.activation for call in calls for leaf in call.leaves if leaf.activation is not None]
 
 
 def _joined(last: Perturbation, one: Perturbation) -> Perturbation | None:

@@ -9,6 +9,7 @@ import torch
 
 from nansense_widgets.probe.answers import Answers
 from nansense_widgets.probe.batch import InputBatch
+from nansense_widgets.probe.field import MeasuredField
 from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.result import ProbeMode, ProbeResult
 from nansense_widgets.probe.updates import PinUpdate
@@ -37,6 +38,8 @@ class ProbeReading(Protocol):
     def result(self) -> ProbeResult | None: ...
     @property
     def computing(self) -> bool: ...
+    @property
+    def field(self) -> MeasuredField | None: ...
     def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]: ...
 
 
@@ -52,6 +55,7 @@ class NoProbe:
     perturbations: tuple[Perturbation, ...] = ()
     result: ProbeResult | None = None
     computing = False
+    field: MeasuredField | None = None
 
     def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]:  # noqa: ARG002  as of a probe
         """There are none."""

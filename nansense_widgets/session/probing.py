@@ -1,186 +1,25 @@
-"""The input side: a pinned batch, forward modes, perturbations, and what they lead to."""
+"""What would the layers say to another input, or without one of their channels?"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Sequence
+from typing import Any
 
-import torch
-
-from nansense_widgets.capture.leaves import leaves
+from nansense_widgets.capture.receptive import ReceptiveFields
 from nansense_widgets.capture.selection import select_layers
-from nansense_widgets.capture.snapshot import BatchSnapshot
-from nansense_widgets.errors import SessionStateError
-from nansense_widgets.history.random_state import RandomState
-from nansense_widgets.probe.batch import InputBatch
-from nansense_widgets.probe.checked import check_whole, checked_perturbation
-from nansense_widgets.probe.copies import CopyError, copied_arguments
-from nansense_widgets.probe.keeper import Keeper, KeptCall, flags_of, named_inputs
-from nansense_widgets.probe.loader_items import as_arguments
-from nansense_widgets.probe.perturbation import Perturbation
-from nansense_widgets.probe.probe import Probe
-from nansense_widgets.probe.reading import NoProbe, ProbeReading
-from nansense_widgets.probe.result import ProbeMode, ProbeResult
-from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.probe.checked import check_whole, checked_perturbation, checked_unit
+from nansense_widgets.probe.field import MeasuredField
+from nansense_widgets.probe.keeper import KeptCall
+from nansense_widgets.probe.perturbation import Perturbation, samples_places_channels
 from nansense_widgets.run.target import checked_timeout
-from nansense_widgets.session.locking import no, nothing, unless_locked
-from nansense_widgets.session.memory import MemoryEntry
-from nansense_widgets.session.standing import Standing
+from nansense_widgets.session.locking import nothing, unless_locked
+from nansense_widgets.session.pinning import Pinning
 
 __all__ = ["Probing"]
 
-_JOB = "probe"
 
-MODES: tuple[ProbeMode, ...] = get_args(ProbeMode)
-
-
-class Probing(Standing):
-    """What would the layers say to another input? Nothing of the run changes for it."""
-
-    _keeper: Keeper | None
-
-    # ------------------------------------------------------------ pinning
-
-    @unless_locked(no)
-    def pin_current_batch(self) -> bool:
-        """Pin the batch that is shown: from now on it is run once more at every update, with all its inputs.
-
-        Cards then show what the layers say to it, so that one input can be followed as training goes on, and
-        across going back. A probe is a forward of its own, between batches: it changes nothing of the run.
-        If another batch is pinned, this one takes its place. No-op on a locked session.
-
-        Returns:
-            Whether there was one to pin.
-        """
-        keeper, probe = self._keeper, self._probe
-        if keeper is None or probe is None or keeper.kept is None:
-            return False
-        self._check_open()
-        probe.pin(keeper.kept)
-        return True
-
-    @unless_locked(no)
-    def pin(self, *inputs: Any, targets: Any = None, **keywords: Any) -> bool:
-        """Pin a batch of your own, as `pin_current_batch` pins that of the loop. No-op on a locked session.
-
-        Args:
-            inputs: what the model is called with, as in `model(*inputs, **keywords)`: a batch, with its batch
-                axis. Or one item as the loop's loader gives them, such as `(images, labels)`: then the model
-                is given the same parts of it as in the shown batch. Tensors go to the device of the model.
-            targets: labels, if any: a tensor, or several in a dict. Of a loader's item they are found.
-            keywords: as in the model's call.
-
-        Returns:
-            True; False on a disabled or locked session.
-
-        Raises:
-            TypeError: if there is no tensor among the inputs.
-            ValueError: if an item of a loader is given and it is not known what the model takes of it.
-            SessionStateError: if no batch has been captured yet: how the model is called is seen there.
-        """
-        keeper, probe, capture = self._keeper, self._probe, self._capture
-        if keeper is None or probe is None or capture is None:
-            return False
-        self._check_open()
-        like = self._kept_call("pin")
-        args, kwargs, found = as_arguments(like, inputs, keywords)
-        if next(leaves((args, kwargs)), None) is None:
-            raise TypeError(f"inputs={inputs!r:.80} must hold at least one tensor")
-        named = (
-            {} if targets is None else dict(targets) if isinstance(targets, Mapping) else {"targets": targets}
-        )
-        for name, target in named.items():
-            if not isinstance(target, torch.Tensor):
-                raise TypeError(
-                    f"targets={targets!r:.80} must be a tensor or a dict of tensors, {name!r} is none"
-                )
-        device = next(
-            (tensor.device for _, tensor in leaves((like.args, dict(like.kwargs)))), torch.device("cpu")
-        )
-        try:
-            args, kwargs = copied_arguments(args, kwargs, device)
-        except CopyError as error:
-            raise ValueError(f"inputs={inputs!r:.80}: {error}") from error
-        values, places = named_inputs(capture.input_values(args, kwargs))
-        batch = InputBatch(
-            None,
-            values,
-            places,
-            {**found, **{name: target.detach().cpu().clone() for name, target in named.items()}},
-            training=flags_of(capture.model),
-        )
-        probe.pin(KeptCall(batch, args, kwargs, RandomState(), like.computing, like.grad, like.item))
-        return True
-
-    @unless_locked(nothing)
-    def unpin_batch(self) -> None:
-        """Let go of the pinned batch: cards follow training again. No-op on a locked session."""
-        if self._probe is not None:
-            self._probe.pin(None)
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether a batch is pinned."""
-        return self._probe is not None and self._probe.is_pinned
-
-    @property
-    def pinned_position(self) -> BatchPosition | None:
-        """The batch that is pinned; None: there is none, or it is one of your own."""
-        batch = self._probe.batch if self._probe is not None and self._probe.is_pinned else None
-        return None if batch is None else batch.position
-
-    # ------------------------------------------------------------ how it is run
-
-    @unless_locked(nothing)
-    def set_probe_mode(self, mode: ProbeMode) -> None:
-        """In which mode the modules are in probes, which decides what BatchNorm and dropout do.
-
-        Flags, statistics of BatchNorm and random numbers of the run are as before after each probe. Dropout
-        draws in every probe of a batch what it drew when that batch ran. No-op on a locked session.
-
-        Args:
-            mode: `"unchanged"` (at first): as the loop has left them; `"eval"`: as after `model.eval()`;
-                `"train"`: as after `model.train()`.
-
-        Raises:
-            ValueError: for anything else.
-        """
-        if mode not in MODES:
-            raise ValueError(f"mode={mode!r} must be one of {', '.join(map(repr, MODES))}")
-        if self._probe is not None:
-            self._probe.set_mode(mode)
-
-    @property
-    def probe_mode(self) -> ProbeMode:
-        """The mode of modules in probes."""
-        return "unchanged" if self._probe is None else self._probe.mode
-
-    @property
-    def probe(self) -> ProbeReading:
-        """What is pinned and perturbed, as widgets read it; `probe_result` is what came of it."""
-        return self._probe or NoProbe()
-
-    @property
-    def probe_result(self) -> ProbeResult | None:
-        """What the last probe found; None while nothing is pinned or perturbed, and until it has run."""
-        return None if self._probe is None else self._probe.result
-
-    def wait_for_probe(self, timeout: float | None = None) -> ProbeResult | None:
-        """Wait until the probe that was asked for has run, and return what it found.
-
-        Probes run on the training thread between batches, so from a cell there is something to wait for.
-
-        Args:
-            timeout: seconds to wait at most; None: no limit.
-
-        Returns:
-            The result; None if nothing is pinned or perturbed, or the time is over.
-
-        Raises:
-            TypeError, ValueError: for a wrong timeout.
-        """
-        seconds = checked_timeout(timeout)
-        return None if self._probe is None else self._probe.wait(seconds)
+class Probing(Pinning):
+    """Perturbations of inputs and layers, and receptive fields, in probes of the batch that is shown."""
 
     # ------------------------------------------------------------ perturbing
 
@@ -288,19 +127,10 @@ class Probing(Standing):
             return None
         self._check_open()
         self._kept_call("ablate")
-        if not isinstance(layer, str):
-            raise TypeError(f"layer={layer!r} must be the name of a layer (a string)")
-        nodes = self.architecture.nodes
-        found = select_layers(self.architecture, (layer,), also=(), on_trust=False)
-        if len(found) != 1:
-            some = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
-            raise ValueError(f"layer={layer!r} must mean one layer; it matches {len(found)}: {some}")
-        name = found[0]
-        node = nodes[name]
+        name = self._layer_that_ran(layer)
+        node = self.architecture.nodes[name]
         if node.kind == "input":
             raise ValueError(f"layer={layer!r} is an input of the model: use add_perturbation")
-        if not node.ran:
-            raise ValueError(f"layer={layer!r} has not run: {node.note or 'never ran'}")
         if scale is not None and value is not None:
             raise ValueError(f"scale={scale!r} and value={value!r}: give one of them")
         if scale is None and value is None:
@@ -338,36 +168,85 @@ class Probing(Standing):
         """The perturbations, in the order in which they are applied."""
         return () if self._probe is None else self._probe.perturbations
 
+    # ------------------------------------------------------------ receptive fields
+
+    @unless_locked(nothing)
+    def measure_receptive_field(
+        self,
+        layer: str,
+        *,
+        channel: int | None = None,
+        index: Any = None,
+        sample: int = 0,
+        input_name: str | None = None,
+    ) -> None:
+        """Measure on which part of an input a unit of a layer depends; theory's answer is shown beside it.
+
+        Parts of the sample are replaced by noise, one after the other, in eval mode, on the training thread
+        between batches: 10 seconds at most. `wait_for_receptive_field` gives the result, `cancel` stops it.
+        No-op on a locked session.
+
+        Args:
+            layer: a name, or a glob or class that one layer matches; of its first output, at its first call.
+            channel: index; may be left out where there is none, else 0.
+            index: of the unit along each axis that is neither batch nor channel; None: in the middle.
+            sample: in the batch.
+            input_name: of the input that is changed; None: the first that the layer depends on.
+
+        Raises:
+            TypeError, ValueError: for a wrong argument, naming it and what would be right.
+            SessionStateError: if there is no batch, or the session is closed.
+        """
+        if self._probe is None:
+            return
+        self._check_open()
+        kept = self._kept_call("measure_receptive_field")
+        name = self._layer_that_ran(layer)
+        fields = ReceptiveFields(self.architecture, name)
+        into = input_name if input_name is not None else next(iter(fields.inputs), None)
+        into = into if into in kept.batch.inputs or input_name is not None else next(iter(kept.batch.inputs))
+        unit = checked_unit(self.architecture, name, channel, index, sample, self._input_of(kept, into))
+        given, place = kept.batch.inputs[unit.input], kept.batch.places[unit.input]
+        axes = self.architecture.axes(place.layer, place.path, given.ndim)
+        samples = samples_places_channels(given, axes).shape[0]
+        if not 0 <= unit.sample < samples:
+            raise ValueError(f"sample={sample!r} must be 0 … {samples - 1}")
+        self._probe.ask_field(unit)
+
+    @unless_locked(nothing)
+    def clear_receptive_field(self) -> None:
+        """Show no receptive field any more, and stop measuring. No-op on a locked session."""
+        if self._probe is not None:
+            self._probe.drop_field()
+
+    @property
+    def receptive_field(self) -> MeasuredField | None:
+        """Of the unit that was asked for last, as far as it is known."""
+        return self.probe.field
+
+    def wait_for_receptive_field(self, timeout: float | None = None) -> MeasuredField | None:
+        """Wait until the receptive field that was asked for is measured; None after `timeout` seconds.
+
+        Raises:
+            TypeError, ValueError: for a wrong timeout.
+        """
+        seconds = checked_timeout(timeout)
+        return None if self._probe is None else self._probe.wait_field(seconds)
+
     # ------------------------------------------------------------ parts
 
-    def _begin_probing(self) -> None:
-        capture, loop = self._capture, self._run.loop
-        assert capture is not None
-        keeper = Keeper(lambda: capture.model, capture.input_values, self._losses_of)
-        probe = Probe(
-            capture, keeper, lambda: (loop.last, loop.trail.count), self._ask_for_probe, self._hub.redraw
-        )
-        capture.keeper, self._keeper, self._probe = keeper, keeper, probe
-
-    def _losses_of(self, position: BatchPosition) -> tuple[float, ...]:
-        return tuple(self._log.losses_of(position).values())
-
-    def _ask_for_probe(self) -> None:
-        jobs, probe = self._run.loop.jobs, self._probe
-        if probe is not None and _JOB not in jobs.waiting:
-            jobs.submit(_JOB, probe.compute)
-
-    def _new_snapshot(self, snapshot: BatchSnapshot) -> None:
-        self._hub.new_snapshot(snapshot)
-        if self._probe is not None:
-            self._probe.new_batch()
-
-    def _kept_call(self, what: str) -> KeptCall:
-        assert self._probe is not None
-        kept = self._probe.kept
-        if kept is None:
-            raise SessionStateError(f"{what}: there is no batch yet: {self._probe.why_none}")
-        return kept
+    def _layer_that_ran(self, layer: object) -> str:
+        """The one layer of a name, glob or class; raises if it has not run."""
+        if not isinstance(layer, str):
+            raise TypeError(f"layer={layer!r} must be the name of a layer (a string)")
+        found = select_layers(self.architecture, (layer,), also=(), on_trust=False)
+        if len(found) != 1:
+            some = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
+            raise ValueError(f"layer={layer!r} must mean one layer; it matches {len(found)}: {some}")
+        node = self.architecture.nodes[found[0]]
+        if not node.ran:
+            raise ValueError(f"layer={layer!r} has not run: {node.note or 'never ran'}")
+        return found[0]
 
     def _input_of(self, kept: KeptCall, name: object) -> str:
         known = list(kept.batch.inputs)
@@ -378,8 +257,3 @@ class Probing(Standing):
         if name not in known:
             raise ValueError(f"input_name={name!r} must be one of the model's inputs: {', '.join(known)}")
         return str(name)
-
-    def _memory(self) -> Any:
-        yield from super()._memory()
-        if self._probe is not None:
-            yield from (MemoryEntry("probe", name, size) for name, size in self._probe.nbytes.items())

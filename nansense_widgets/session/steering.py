@@ -93,10 +93,12 @@ class Steering(Standing):
     def cancel(self) -> None:
         """Withdraw a `stop` or `request_snapshot` that still waits; training goes on as before it.
 
-        No-op on a locked session.
+        A receptive field that is being measured is no longer measured. No-op on a locked session.
         """
         if self._enabled:
             self._run.control.cancel()
+            if self._probe is not None and self._probe.is_measuring:
+                self._probe.drop_field()
 
     def request_snapshot(self) -> None:
         """Have the next batch publish a snapshot, without pausing. Works on a locked session too.

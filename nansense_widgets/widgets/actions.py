@@ -12,6 +12,7 @@ ACTIONS = frozenset(
         "add_perturbation",
         "cancel",
         "clear_perturbations",
+        "clear_receptive_field",
         "measure_receptive_field",
         "pin_current_batch",
         "request_snapshot",

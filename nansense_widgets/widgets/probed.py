@@ -54,7 +54,7 @@ WATCHED_LATER = "not computed yet: watched after this probe ran; it is in the ne
 
 def _said(source: Source, result: ProbeResult, shows: Shows | None) -> str:
     """Which values these are."""
-    of = "your own batch" if result.batch.position is None else str(result.batch.position)
+    of = result.batch.text
     parts = [f"the pinned batch ({of})" if result.pinned else of]
     if result.weights_at is not None and result.weights_at != result.batch.position:
         parts.append(f"with the weights after {result.weights_at}")

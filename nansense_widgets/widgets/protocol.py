@@ -175,7 +175,7 @@ class Action(TypedDict):
     rewind {phase, epoch, batch_idx}, pin_current_batch, unpin_batch, set_probe_mode {mode},
     add_perturbation {input_name, sample, index, channel, values, scale, noise, seed, original, join},
     ablate {layer, channel, sample, scale, value}, undo_perturbation, clear_perturbations,
-    measure_receptive_field {layer, channel, index, sample},
+    measure_receptive_field {layer, channel, index, sample, input_name}, clear_receptive_field,
     set_hyperparameter {name, value, optimizer, group}.
     """
 

@@ -36,6 +36,16 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "set_hyperparameter": ("lr", 0.5),
     "freeze_moment": ("nowhere/at.all",),
     "set_history": (),
+    "pin_current_batch": (),
+    "pin": (torch.zeros(4, 3),),
+    "unpin_batch": (),
+    "set_probe_mode": ("eval",),
+    "add_perturbation": (),
+    "ablate": ("1",),
+    "undo_perturbation": (),
+    "clear_perturbations": (),
+    "measure_receptive_field": ("1",),
+    "clear_receptive_field": (),
 }
 """What does nothing on a locked session, with arguments that would change something."""
 
@@ -45,6 +55,7 @@ KEYWORDS: dict[str, dict[str, Any]] = {
     "set_update_frequency": {"unit": "batch"},
     "freeze_moment": AT,
     "set_history": {"budget": 1},
+    "add_perturbation": {"scale": 0.5},
 }
 
 JUMPS = ("request_time_travel", "rewind", "step_back")
@@ -67,7 +78,8 @@ def test_commands_and_settings_do_nothing(name: str) -> None:
     session, driver = locked()
     before = shown(session), session.mode, session.pending, session.stats_scope, session.pause_count
     given = getattr(session, name)(*CALLS[name], **KEYWORDS.get(name, {}))
-    assert given in (None, [])
+    assert given in (None, [], False)
+    assert (session.is_pinned, session.perturbations, session.probe_mode) == (False, (), "unchanged")
     after = shown(session), session.mode, session.pending, session.stats_scope, session.pause_count
     assert differences(before, after) == []
     assert session.status.word == "paused"

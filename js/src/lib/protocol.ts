@@ -120,6 +120,7 @@ export type ActionName =
   | "ablate"
   | "add_perturbation"
   | "clear_perturbations"
+  | "clear_receptive_field"
   | "measure_receptive_field"
   | "pin_current_batch"
   | "set_probe_mode"

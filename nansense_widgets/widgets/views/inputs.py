@@ -20,6 +20,7 @@ from nansense_widgets.widgets.shown import NOT_YET, RELEASED, ShownOutput
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.state import LOCKED, position_payload
 from nansense_widgets.widgets.views.input_answers import Spoken, no_answer, pinned_losses
+from nansense_widgets.widgets.views.input_field import shown_field
 from nansense_widgets.widgets.views.input_pictures import InputPictures, ShownInput, kind_of_input
 from nansense_widgets.widgets.views.kept import Kept
 
@@ -114,7 +115,7 @@ class InputsView:
             for p in read.perturbations
         ]
         content["probe"] = self._state(read)
-        content["field"] = self._field(one, sample)
+        content["field"] = shown_field(probe.field, read.batch, one.name, sample, buffers)
         return content
 
     def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:
@@ -161,10 +162,6 @@ class InputsView:
         if probe.why_none:
             return probe.why_none
         return RELEASED if self._source.status.word == "closed" else NOT_YET
-
-    def _field(self, one: ShownInput, sample: int) -> shapes.FieldShown | None:  # noqa: ARG002
-        """The receptive field of the unit that was asked for last."""
-        return None
 
     def _forget(self) -> None:
         for kept in (self._kinds, self._painted, self._ends, self._large, self._small):

@@ -1,0 +1,167 @@
+"""A kept call without and with perturbations, and what they have moved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from nansense_widgets.capture.engine import CaptureEngine
+from nansense_widgets.capture.snapshot import LayerCall
+from nansense_widgets.probe.forward import Forward, run_forward
+from nansense_widgets.probe.keeper import KeptCall
+from nansense_widgets.probe.perturbation import Perturbation, split_axes
+from nansense_widgets.probe.result import Moved, ProbeMode, ProbeResult
+from nansense_widgets.probe.values import Baseline, LayerValues
+
+__all__ = ["Comparison", "tensors_of"]
+
+Layers = Mapping[str, tuple[LayerCall, ...]]
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The forward without perturbations, as long as nothing that decides it has changed."""
+
+    key: tuple[object, ...]
+    forward: Forward
+    layers: Layers
+    baseline: Baseline | None
+    differs: tuple[str, ...]
+    """Layers that came out otherwise when it was run twice; empty: it is repeatable, or nobody has looked."""
+
+
+class Comparison:
+    """Runs on the training thread. The run without perturbations is kept as long as nothing changes it."""
+
+    def __init__(self, engine: CaptureEngine) -> None:
+        self._engine = engine
+        self._base: _Base | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of what is kept."""
+        base = self._base
+        return 0 if base is None or base.baseline is None else base.baseline.nbytes
+
+    def forget(self) -> None:
+        """Nothing is to be compared any more."""
+        self._base = None
+
+    def run(
+        self,
+        kept: KeptCall,
+        mode: ProbeMode,
+        perturbations: Sequence[Perturbation],
+        result: ProbeResult,
+    ) -> ProbeResult:
+        """The result, filled in. Raises what the model raises, and `ValueError` for what does not fit."""
+        engine = self._engine
+        engine.follow_modules()
+        architecture = engine.architecture
+        wanted = tuple(engine.watched)
+        samples = {one.sample for one in perturbations}
+        chosen = None if None in samples or not samples else tuple(s for s in samples if s is not None)
+        base = self._base_for(kept, mode, wanted, chosen, compares=bool(perturbations))
+        notes: list[str] = []
+        if base.differs:
+            some = ", ".join(base.differs[:3]) + (", …" if len(base.differs) > 3 else "")
+            notes.append(
+                "this forward is not repeatable: run twice, it gives other values in "
+                f"{len(base.differs)} layers ({some}), so differences there are not all of the perturbation"
+            )
+        missing = {name: _why_missing(architecture.nodes.get(name)) for name in wanted}
+        missing = {name: why for name, why in missing.items() if name not in base.layers}
+        result = replace(
+            result,
+            training=base.forward.training,
+            layers=base.layers,
+            output=base.forward.output,
+            missing=missing,
+        )
+        if not perturbations or base.baseline is None:
+            return replace(result, notes=tuple(notes))
+        values = LayerValues(wanted, against=base.baseline)
+        found = run_forward(engine, kept, mode, values, tuple(architecture.nodes), perturbations)
+        if base.baseline.left_out:
+            notes.append(f"not compared, for want of memory: {len(base.baseline.left_out)} layers")
+        moved, perturbed = values.moved, values.layers
+        if chosen is not None and (others := _moved_elsewhere(base.layers, perturbed, chosen)):
+            notes.append(
+                "other samples changed as well: the model mixes samples "
+                + ("(BatchNorm does in train mode)" if found.training != "eval" else "")
+            )
+            moved = {
+                name: Moved(one.share, one.largest, elsewhere=name in others) for name, one in moved.items()
+            }
+        return replace(
+            result, perturbed=perturbed, perturbed_output=found.output, moved=moved, notes=tuple(notes)
+        )
+
+    def _base_for(
+        self,
+        kept: KeptCall,
+        mode: ProbeMode,
+        wanted: tuple[str, ...],
+        samples: tuple[int, ...] | None,
+        *,
+        compares: bool,
+    ) -> _Base:
+        engine = self._engine
+        key = (id(kept), mode, wanted, samples, compares, _stamp(engine))
+        known = self._base
+        if known is not None and known.key == key:
+            return known
+        baseline = Baseline(engine.architecture, samples, _batch_size(kept, engine)) if compares else None
+        values = LayerValues(wanted, baseline=baseline)
+        layers = tuple(engine.architecture.nodes) if compares else wanted
+        forward = run_forward(engine, kept, mode, values, layers)
+        differs: tuple[str, ...] = ()
+        if baseline is not None:
+            again = LayerValues((), against=baseline)
+            run_forward(engine, kept, mode, again, layers)
+            differs = tuple(name for name, moved in again.moved.items() if moved.share)
+        self._base = _Base(key, forward, values.layers, baseline, differs)
+        return self._base
+
+
+def _stamp(engine: CaptureEngine) -> tuple[object, ...]:
+    """Changes with whatever decides a forward, as far as that leaves a trace."""
+    model = engine.model
+    versions = [t._version for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
+    number = -1 if engine.snapshot is None else engine.snapshot.number
+    return (number, tuple(versions), tuple(module.training for module in model.modules()))
+
+
+def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
+    for name, tensor in kept.batch.inputs.items():
+        place = kept.batch.places[name]
+        batch = split_axes(tensor.ndim, engine.architecture.axes(place.layer, place.path, tensor.ndim)).batch
+        if batch is not None:
+            return tensor.shape[batch]
+    return None
+
+
+def _why_missing(node: object) -> str:
+    note = getattr(node, "note", "")
+    return note or "did not run in this probe"
+
+
+def _moved_elsewhere(before: Layers, after: Layers, samples: Sequence[int]) -> set[str]:
+    """Watched layers in which other samples changed too."""
+    found = set()
+    for name, calls in after.items():
+        pairs = zip(tensors_of(before.get(name, ())), tensors_of(calls), strict=False)
+        for one, other in pairs:
+            if one.shape != other.shape or one.ndim < 1 or one.shape[0] <= max(samples):
+                continue
+            rest = [at for at in range(one.shape[0]) if at not in samples]
+            if rest and not torch.equal(one[rest].nan_to_num(), other[rest].nan_to_num()):
+                found.add(name)
+    return found
+
+
+def tensors_of(calls: Sequence[LayerCall]) -> list[torch.Tensor]:
+    """All activations of some calls."""
+    return [leaf.activation for call in calls for leaf in call.leaves if leaf.activation is not None]
