@@ -1,4 +1,4 @@
-"""Small models of each kind of input, for the tests of the input pane: a name each, with the layers to watch."""
+"""Small models, one for each kind of input, for the tests of the input pane."""
 
 from __future__ import annotations
 

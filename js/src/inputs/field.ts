@@ -16,42 +16,34 @@ export class FieldCard {
   private readonly measured = h("span");
   private readonly measuredRow = h("div", { class: "ifield" }, h("i", { class: "ikey imeasured", "aria-hidden": "true" }), this.measured);
   private readonly map = h("canvas", { role: "img" });
-  private readonly caption = h("span", { class: "inote" }, "how much a change of each part changes the unit, at most 255: dark is most");
+  private readonly caption = h("span", { class: "inote" }, "how much each part of the input changes the unit");
   private readonly figure = h("div", { class: "imap" }, this.map, this.caption);
   private readonly done = h("progress", { max: 1, "aria-label": "Receptive field: measured" });
   private readonly note = h("p", { class: "inote" });
   readonly element: HTMLElement;
-  private hiddenOf = "";
-  private key = "";
+  private readonly close: HTMLButtonElement;
 
-  constructor(changed: () => void) {
-    const close = h("button", { type: "button", class: "ib s", "aria-label": "Hide the receptive field", title: "Hide", onclick: () => {
-      this.hiddenOf = this.key;
-      changed();
-    } }, icon("close", 14));
-    this.element = h("section", { class: "isec", "aria-label": "Receptive field", hidden: true }, h("div", { class: "ish" }, h("h4", {}, "Receptive field"), h("span", { class: "flex" }), close), this.unit, this.theoryRow, this.measuredRow, this.done, this.figure, this.note);
+  constructor(clear: () => void) {
+    this.close = h("button", { type: "button", class: "ib s", "aria-label": "Clear the receptive field", onclick: clear }, icon("close", 14));
+    this.element = h("section", { class: "isec", "aria-label": "Receptive field", hidden: true }, h("div", { class: "ish" }, h("h4", {}, "Receptive field"), h("span", { class: "flex" }), this.close), this.unit, this.theoryRow, this.measuredRow, this.done, this.figure, this.note);
   }
 
-  /** What is to be marked in the picture: null if there is none, or if it was hidden. */
-  show(field: FieldShown | null, buffers: Uint8Array[], edge: number, theme: Theme): FieldShown | null {
-    this.key = field ? `${field.text} ${field.sample}` : "";
-    // One that is asked for again shows again.
-    if (!field || (field.done < 1 && this.hiddenOf === this.key && field.done === 0)) this.hiddenOf = "";
-    const shown = field !== null && this.hiddenOf !== this.key ? field : null;
+  show(shown: FieldShown | null, buffers: Uint8Array[], edge: number, theme: Theme, barred: string): void {
     this.element.hidden = shown === null;
-    if (!shown) return null;
+    if (!shown) return;
+    this.close.disabled = barred !== "";
+    this.close.title = barred || (shown.done < 1 ? "Stop measuring, and show it no more" : "Show it no more");
     setText(this.unit, shown.text);
     setText(this.theory, [shown.theoretical ? `in theory ${boxText(shown.theoretical)}` : "in theory: not known", shown.theoretical_note].filter(Boolean).join("; "));
-    const going = shown.done < 1 && !shown.note;
-    setText(this.measured, shown.measured ? `measured ${boxText(shown.measured)}` : going ? "measuring\u2026" : "measured: nothing changed it");
-    this.measuredRow.hidden = !shown.measured && !going && shown.note !== "";
-    this.done.hidden = shown.done >= 1 || (!going && shown.done === 0);
+    const going = shown.done < 1;
+    setText(this.measured, shown.measured ? `measured ${boxText(shown.measured)}` : "measuring\u2026");
+    this.measuredRow.hidden = !shown.measured && !going; // then the note says why
+    this.done.hidden = !going;
     this.done.value = shown.done;
     this.note.hidden = !shown.note;
     setText(this.note, shown.note);
     this.figure.hidden = shown.buffer < 0;
     if (shown.buffer >= 0) this.paint(shown, buffers[shown.buffer] ?? new Uint8Array(0), edge, theme);
-    return shown;
   }
 
   private paint({ rows, columns, text }: FieldShown, bytes: Uint8Array, edge: number, theme: Theme): void {

@@ -32,7 +32,7 @@ export class Head {
     this.pin.title = why || (pinned ? "Unpin the batch: show the one that was captured last again" : "Pin this batch: it is run again at each update, with the weights of then");
     setText(this.of, content.of);
     this.of.title = content.of;
-    setText(this.label, content.label && `label ${content.label}`);
+    setText(this.label, content.label && `${content.answer.label === null ? "target" : "label"} ${content.label}`);
     this.input.hidden = inputs.length < 2;
     this.input.disabled = !alive;
     setOptions(this.input, inputs.map(({ name, shape }) => [name, `${name} ${formatShape(shape)}`]), content.input);

@@ -88,7 +88,7 @@ class InputsView implements CardView {
       page: (first) => this.ask(() => (this.first = first)),
     });
     this.pinned = new PinnedCard(() => this.act("unpin_batch"));
-    this.field = new FieldCard(() => this.host.drawSoon());
+    this.field = new FieldCard(() => this.act("clear_receptive_field"));
     this.mode = new Choice("Forward mode", MODES, "unchanged", (mode) => this.act("set_probe_mode", { mode }));
     this.slice.addEventListener("input", () => this.ask(() => (this.depth = Number(this.slice.value))));
     this.channels.addEventListener("change", () => this.ask(() => (this.channel = Number(this.channels.value))));
@@ -163,8 +163,8 @@ class InputsView implements CardView {
     const { picture, label, sample, input } = content;
     const { theme, ink, warn } = this.host.frame;
     const ratio = devicePixelRatio;
-    const field = this.field.show(content.field, this.buffers, Math.round(this.edge * ratio), theme);
-    this.picture.draw(Math.round(this.edge * ratio), `${input}, sample ${sample}${label && `, label ${label}`}`, field);
+    this.field.show(content.field, this.buffers, Math.round(this.edge * ratio), theme, this.barred);
+    this.picture.draw(Math.round(this.edge * ratio), `${input}, sample ${sample}${label && `, label ${label}`}`, content.field);
     this.features.draw(this.width, theme, { zero: ink.zero, line: ink.line, warn }, this.barred || (this.original ? "the input without the changes is shown" : ""));
     this.tokens.show(content.tokens, content.edited_tokens, this.barred || (this.original ? "the input without the changes is shown" : ""));
     this.signal.draw(this.width, ink);
@@ -207,7 +207,7 @@ class InputsView implements CardView {
 
   /** Why nothing can be changed, else empty. */
   private get barred(): string {
-    return this.host.frame.locked() || (this.host.frame.alive() ? "" : "There is no kernel to ask.");
+    return this.host.frame.alive() ? this.host.frame.locked() : "There is no kernel to ask.";
   }
 
   private ask(set: () => void): void {

@@ -38,8 +38,9 @@ export function changesText(changes: number): string {
 
 export function lossLine({ loss, loss_before }: ModelAnswer): string {
   if (loss === null) return "";
-  const before = loss_before !== null && loss_before !== loss ? `${lossText(loss_before)} \u2192 ` : "";
-  return `loss ${before}${lossText(loss)}`;
+  const text = (value: number): string => (Math.abs(value) < 10 && Math.abs(value) >= 0.005 ? value.toFixed(3) : lossText(value));
+  const before = loss_before !== null && loss_before !== loss ? `${text(loss_before)} \u2192 ` : "";
+  return `loss ${before}${text(loss)}`;
 }
 
 /** Which loss it is, and how that is known. */

@@ -271,6 +271,7 @@ export interface Strip {
 
 export interface Probed {
   text: string;
+  /** Of these values, as in `Exact.snapshot`. */
   number: number;
   shows: Shows | null;
 }

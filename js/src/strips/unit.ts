@@ -78,7 +78,7 @@ export class UnitMenu {
     this.place = place;
     this.element.hidden = place === null;
     if (!place) return;
-    const barred = this.frame.locked() || (this.frame.alive() ? "" : "There is no kernel to ask.");
+    const barred = this.frame.alive() ? this.frame.locked() : "There is no kernel to ask.";
     setText(this.name, `ch ${place.channel}`);
     this.button.setAttribute("aria-label", `Channel ${place.channel} of ${this.layer}`);
     this.button.disabled = barred !== "";

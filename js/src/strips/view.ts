@@ -76,7 +76,7 @@ class StripsView implements CardView {
 
   receive(card: Card, buffers: Uint8Array[], snapshot: number): void {
     const { strips, probed } = card.content as StripsContent;
-    this.exact.begin(snapshot, probed !== null || this.probed !== null);
+    this.exact.begin(probed?.number ?? snapshot);
     this.card = card;
     this.strips = strips;
     this.probed = probed;
