@@ -14,9 +14,9 @@ const minifiedCss = {
   },
 };
 
-const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "weights", "run", "dashboard"];
+const WIDGETS = ["controls", "graph", "strips", "histogram", "extremes", "curves", "weights", "run", "inputs", "dashboard"];
 /** Scripts that a dashboard asks the kernel for when a view is first looked at. */
-const VIEWS = ["histogram", "extremes", "curves", "weights", "run", "timeline"];
+const VIEWS = ["histogram", "extremes", "curves", "weights", "run", "timeline", "inputs"];
 
 const options = {
   entryPoints: [

@@ -3,6 +3,7 @@ import { globToRegExp, matches } from "../src/graph/filter";
 import { clip, edgePath } from "../src/graph/draw";
 import { layered } from "../src/graph/layered";
 import { layoutGraph, nodeMeta, roundSign, type PlacedNode } from "../src/graph/layout";
+import { Moved, movedText } from "../src/graph/moved";
 import { buildTree, defaultExpanded, edgesByScope, IN, OUT, visibleNodes } from "../src/graph/tree";
 import type { Graph, GraphNode, Pair } from "../src/lib/protocol";
 
@@ -123,4 +124,17 @@ it("cuts the middle of a long name", () => {
 
 it("draws arithmetic as signs", () => {
   expect(["add", "__add__", "iadd_", "mul", "relu"].map((cls) => roundSign(node("op", { kind: "op", cls })))).toEqual(["+", "+", "+", "\u00d7", ""]);
+});
+
+describe("moved shares", () => {
+  const tree = buildTree(residual);
+  it("of a scope are the largest of what is in it", () => {
+    const moved = Moved.of({ "block.conv1": 0.5, "block.conv2": 0.004, head: 0 }, tree);
+    expect(["block", "block.conv1", "head", "aux"].map((name) => moved?.of(name))).toEqual([0.5, 0.5, 0, undefined]);
+    expect(Moved.of({}, tree)).toBeNull();
+    expect(Moved.of(undefined, tree)).toBeNull();
+  });
+  it("say all and nothing only where it is so", () => {
+    expect([0, 0.004, 0.37, 0.999, 1].map(movedText)).toEqual(["0 %", "<1 %", "37 %", ">99 %", "100 %"]);
+  });
 });

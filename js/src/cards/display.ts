@@ -3,14 +3,32 @@
 import { Choice } from "../lib/choice";
 import { focusedNear, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
-import type { Transform } from "../lib/protocol";
-import type { Display } from "./view";
+import type { Shows, Transform } from "../lib/protocol";
+import type { Display, DisplayValues } from "./view";
 
 const TRANSFORMS: [Transform, string, string][] = [
   ["none", "Unchanged", "Values as they are"],
   ["abs", "Abs", "Magnitudes"],
   ["square", "Square", "Squared values"],
 ];
+
+/** What lists of cards share: a sample that is chosen in one is shown in all. */
+export class SharedDisplay implements Display {
+  sample = 0;
+  average = false;
+  transform: Transform = "none";
+  shows: Shows = "difference";
+  private handlers: (() => void)[] = [];
+
+  onChange(handler: () => void): void {
+    this.handlers.push(handler);
+  }
+
+  set(change: Partial<DisplayValues>): void {
+    Object.assign(this, change);
+    for (const changed of this.handlers) changed();
+  }
+}
 
 export class DisplayBar {
   readonly element: HTMLElement;
@@ -23,26 +41,19 @@ export class DisplayBar {
   private samples = 0;
   private alive = true;
 
-  constructor(
-    private readonly display: Display,
-    private readonly changed: () => void,
-  ) {
+  constructor(private readonly display: Display) {
     const step = (name: "left" | "right", label: string, by: number): HTMLButtonElement =>
-      h("button", { type: "button", class: "ib s", "aria-label": label, title: label, onclick: () => this.choose(display.sample + by) }, icon(name));
+      h("button", { type: "button", class: "ib s", "aria-label": label, title: label, onclick: () => this.choose(Math.min(display.sample, Math.max(0, this.samples - 1)) + by) }, icon(name));
     this.previous = step("left", "Previous sample", -1);
     this.next = step("right", "Next sample", 1);
     this.sample.addEventListener("change", () => this.choose(this.sample.valueAsNumber));
     // Not every browser and host fires `change` for Enter.
     this.sample.addEventListener("keydown", (event) => void (event.key === "Enter" && this.choose(this.sample.valueAsNumber)));
     this.average.addEventListener("click", () => {
-      display.average = !display.average;
+      display.set({ average: !display.average });
       this.average.setAttribute("aria-pressed", String(display.average));
-      changed();
     });
-    this.transforms = new Choice("Values", TRANSFORMS, display.transform, (transform) => {
-      display.transform = transform;
-      changed();
-    });
+    this.transforms = new Choice("Values", TRANSFORMS, display.transform, (transform) => display.set({ transform }));
     this.element = h(
       "div",
       { class: "ph display" },
@@ -67,20 +78,21 @@ export class DisplayBar {
     this.samples = samples;
     this.sample.max = String(Math.max(0, samples - 1));
     this.sample.disabled = samples === 0 || !this.alive;
-    this.previous.disabled = this.display.sample <= 0 || !this.alive;
-    this.next.disabled = this.display.sample >= samples - 1 || !this.alive;
+    // Another pane may know more samples than are kept of these layers.
+    const sample = samples ? Math.min(this.display.sample, samples - 1) : this.display.sample;
+    this.previous.disabled = sample <= 0 || !this.alive;
+    this.next.disabled = sample >= samples - 1 || !this.alive;
     setText(this.of, samples ? `of ${samples}` : "");
-    if (focusedNear(this.sample) !== this.sample) this.sample.value = String(this.display.sample);
+    if (focusedNear(this.sample) !== this.sample) this.sample.value = String(sample);
   }
 
   /** Shows the nearest sample that there is; false if it is another one. */
   choose(sample: number): boolean {
     const next = Math.max(0, Math.min(this.samples - 1, Math.floor(sample)));
     if (!Number.isFinite(next)) return false;
-    this.display.sample = next;
     this.sample.value = String(next);
+    this.display.set({ sample: next });
     this.setSamples(this.samples);
-    this.changed();
     return next === sample;
   }
 }

@@ -9,9 +9,9 @@ import { bytesOf, splitBuffers } from "../lib/pixels";
 import type { Cards } from "../lib/protocol";
 import type { Root } from "../lib/root";
 import { LayerCard, type CardHost } from "./card";
-import { DisplayBar } from "./display";
+import { DisplayBar, SharedDisplay } from "./display";
 import { loadScript } from "./lazy";
-import type { Display, Frame, Ink, ViewKind } from "./view";
+import type { Frame, Ink, ViewKind } from "./view";
 
 const WANT_DELAY = 24;
 const LATE = 5000;
@@ -23,6 +23,8 @@ interface Options {
   layers(): string[];
   /** Whether a card may be closed, which unwatches its layer. */
   closable: boolean;
+  /** What it shares with other lists; else its own. */
+  display?: SharedDisplay;
   /** Names the card if it is of no layer; then it has no head. */
   label?: string;
   /** What to show while there are no cards. */
@@ -34,7 +36,7 @@ export type CardsRoot = Pick<Root, "channel" | "commands" | "element" | "theme" 
 
 export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options): Part & { update(): void } {
   const { channel, commands } = root;
-  const display: Display = { sample: 0, average: false, transform: "none" };
+  const display = options.display ?? new SharedDisplay();
   const cards = new Map<string, LayerCard>();
   const list = h("div", { class: "cards", tabindex: -1 });
   const notes = h("div", { class: "bnotes", role: "status", hidden: true });
@@ -91,7 +93,8 @@ export function mountCards(root: CardsRoot, pane: HTMLElement, options: Options)
     channel.want(wants);
   };
   const wantSoon = debounce(() => channel.guard(wantNow), WANT_DELAY);
-  const bar = new DisplayBar(display, () => {
+  const bar = new DisplayBar(display);
+  display.onChange(() => {
     drawSoon(cards.values());
     wantSoon();
   });

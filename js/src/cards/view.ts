@@ -2,17 +2,24 @@
 // asks the kernel for anything.
 
 import type { Answer } from "../lib/channel";
-import type { ActionName, Card, Echo, Part, Reply, Transform, ViewName } from "../lib/protocol";
+import type { ActionName, Card, Echo, Part, Reply, Shows, Transform, ViewName } from "../lib/protocol";
 import type { Rgb } from "../lib/colormap";
 import type { Theme } from "../lib/theme";
 import type { WidgetManager } from "../lib/embed";
 import type { ViewScript } from "./lazy";
 
-/** How all cards show their values. */
-export interface Display {
+/** How values are shown. */
+export interface DisplayValues {
   sample: number;
   average: boolean;
   transform: Transform;
+  /** Of a perturbed batch. */
+  shows: Shows;
+}
+
+/** The same for all cards, also those of other panes; whoever sets it, all of them draw anew. */
+export interface Display extends Readonly<DisplayValues> {
+  set(change: Partial<DisplayValues>): void;
 }
 
 /** Colours of the page, as canvases need them. */

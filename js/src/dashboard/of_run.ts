@@ -1,7 +1,8 @@
-// A pane that shows the run, not a layer: one card without a head, with a line to the kernel of its own, so that what
-// is wanted of layers and of the run are told apart.
+// A pane that shows the run or its inputs, not a layer: one card without a head, with a line to the kernel of its own,
+// so that what is wanted of layers and of these are told apart.
 
 import { lazy } from "../cards/lazy";
+import type { SharedDisplay } from "../cards/display";
 import { mountCards } from "../cards/mount";
 import { Channel } from "../lib/channel";
 import { h, type Part } from "../lib/dom";
@@ -9,7 +10,7 @@ import { Commands } from "../lib/keys";
 import type { ViewName } from "../lib/protocol";
 import type { Root } from "../lib/root";
 
-export function mountOfRun(root: Root, pane: HTMLElement, key: ViewName, title: string): Part {
+export function mountOfRun(root: Root, pane: HTMLElement, key: ViewName, title: string, display?: SharedDisplay): Part {
   const channel = new Channel(root.channel.model, root.element);
   channel.onError((message) => root.showError(message));
   const cards = mountCards(
@@ -25,7 +26,7 @@ export function mountOfRun(root: Root, pane: HTMLElement, key: ViewName, title: 
       addStyles: (styles) => root.addStyles(styles),
     },
     pane,
-    { kinds: [lazy(key, title)], layers: () => [key], closable: false, label: title, empty: h("div") },
+    { kinds: [lazy(key, title)], layers: () => [key], closable: false, label: title, empty: h("div"), ...(display && { display }) },
   );
   return {
     destroy: () => {

@@ -1,5 +1,5 @@
-// Tabs over the panes: of the two that share the centre where the frame is wide, of all where it is too narrow to hold
-// any side by side (the style sheet decides when).
+// Tabs over the panes: of those that share the centre, and of all where the frame is too narrow to hold any side by
+// side. The graph joins the centre before that (the style sheet decides when).
 
 import { h } from "../lib/dom";
 
@@ -7,30 +7,35 @@ export interface Pane {
   key: string;
   title: string;
   element: HTMLElement;
+  /** Where it lies in a wide frame: `centre` ones always share their place, a `left` one in a frame of middle width. */
+  place: "left" | "centre" | "right";
 }
 
 export interface PaneTabs {
   /** Of all panes. */
   element: HTMLElement;
-  /** Of those in the centre, which are all but the first. */
-  centre: HTMLElement;
+  /** Of those in the centre, in a wide frame and in one of middle width. */
+  centre: HTMLElement[];
   show(key: string): void;
 }
 
+/** Which class a pane has that is shown among its neighbours in a narrow, a middle and a wide frame. */
+const SHOWN = ["chosen", "middle", "central"] as const;
+
 export function paneTabs(panes: Pane[], body: HTMLElement, first: string): PaneTabs {
-  const lists = [tabList(panes, "Panes", "ptabs", (key) => show(key)), tabList(panes.slice(1), "Centre", "ptabs wide", (key) => show(key))] as const;
+  const groups = [panes, panes.filter(({ place }) => place !== "right"), panes.filter(({ place }) => place === "centre")];
+  const lists = groups.map((group, i) => tabList(group, ["Panes", "Graph and centre", "Centre"][i] ?? "", ["ptabs", "ptabs wide mid", "ptabs wide"][i] ?? "", (key) => show(key)));
   const show = (key: string): void => {
     body.dataset.pane = key;
-    if (key !== panes[0]?.key) body.dataset.centre = key;
-    for (const pane of panes) {
-      pane.element.classList.toggle("chosen", pane.key === key);
-      pane.element.classList.toggle("central", pane.key === body.dataset.centre);
-    }
-    lists[0].mark(key);
-    lists[1].mark(body.dataset.centre ?? first);
+    groups.forEach((group, i) => {
+      if (!group.some((pane) => pane.key === key)) return;
+      for (const { element, key: known } of group) element.classList.toggle(SHOWN[i] ?? "", known === key);
+      lists[i]?.mark(key);
+    });
   };
   show(first);
-  return { element: lists[0].element, centre: lists[1].element, show };
+  const [all, ...centre] = lists.map(({ element }) => element);
+  return { element: all as HTMLElement, centre, show };
 }
 
 function tabList(panes: Pane[], label: string, cls: string, show: (key: string) => void): { element: HTMLElement; mark(key: string): void } {

@@ -2,6 +2,7 @@
 
 import { h, svg } from "../lib/dom";
 import type { GraphNode } from "../lib/protocol";
+import { movedLabel, movedText, type Moved } from "./moved";
 import { isRound, nodeMeta, roundSign, type Placed, type PlacedEdge, type PlacedNode } from "./layout";
 import type { Point } from "./layered";
 import type { Tree } from "./tree";
@@ -13,6 +14,8 @@ export interface Marks {
   /** For each collapsed scope, how many of the found and of the watched are inside. */
   foundInside: ReadonlyMap<string, number>;
   watchedInside: ReadonlyMap<string, number>;
+  /** How far perturbations got; null: there are none. */
+  moved: Moved | null;
 }
 
 export const MARGIN = 8;
@@ -37,8 +40,16 @@ function stateClasses({ name }: GraphNode, marks: Marks): string {
   return (marks.watched.has(name) ? " w" : "") + (marks.found?.has(name) ? " f" : "");
 }
 
+/** Under a node's name: how much of the bar is filled says which share of its values changed. */
+function movedBar(share: number | undefined, x: number, y: number, width: number): SVGElement[] {
+  if (share === undefined) return [];
+  const filled = share > 0 ? Math.max(1, share * width) : 0;
+  return [svg("rect", { class: "mvt", x, y, width, height: 3 }), svg("rect", { class: "mv", x, y, width: filled, height: 3 })];
+}
+
 function drawScope({ node, x, y, width, height, depth }: PlacedNode, tree: Tree, marks: Marks): SVGElement {
-  const meta = nodeMeta(node, tree, true);
+  const share = marks.moved?.of(node.name);
+  const meta = share === undefined ? nodeMeta(node, tree, true) : movedText(share);
   const room = width - 28;
   const label = clip(node.label, Math.min(room, room - textWidth(meta, 5.6) - 8), 6.9) || clip(node.label, room, 6.9);
   const group = svg(
@@ -48,6 +59,7 @@ function drawScope({ node, x, y, width, height, depth }: PlacedNode, tree: Tree,
     svg("path", { class: "chev", d: "m8 8 3 3 3-3" }),
     svg("text", { class: "h", x: 19, y: 14 }, label),
   );
+  group.append(...movedBar(share, 8, 18, width - 16));
   const used = 19 + textWidth(label, 6.9) + 8;
   if (meta && used + textWidth(meta, 5.6) <= width - 8) group.append(svg("text", { class: "m", x: width - 8, y: 14, "text-anchor": "end" }, meta));
   return group;
@@ -56,12 +68,14 @@ function drawScope({ node, x, y, width, height, depth }: PlacedNode, tree: Tree,
 function drawLeaf({ node, x, y, width, height }: PlacedNode, tree: Tree, marks: Marks): SVGElement {
   const dim = neverRan(node, tree);
   const classes = stateClasses(node, marks) + (dim ? " dim" : "");
+  const share = marks.moved?.of(node.name);
   const group = svg("g", { transform: `translate(${x} ${y})`, class: dim ? "dm" : "" });
   if (isRound(node)) {
     const middle = width / 2;
     group.append(
       svg("circle", { class: `n${classes}`, cx: middle, cy: middle, r: middle }),
       svg("text", { class: "sign", x: middle, y: middle + 4, "text-anchor": "middle" }, roundSign(node)),
+      ...movedBar(share, 0, height - 1, width),
     );
     return group;
   }
@@ -70,13 +84,15 @@ function drawLeaf({ node, x, y, width, height }: PlacedNode, tree: Tree, marks: 
   if (node.scope) group.append(svg("path", { class: "e", d: `M4 ${body + 2.5}h${width - 8}` }), svg("path", { class: "chev", d: "m10 8 3 3-3 3" }));
   const left = node.scope ? 20 : 8;
   const inside = node.scope ? scopeMeta(node, marks) : "";
-  const meta = inside || nodeMeta(node, tree, false);
+  const meta = share === undefined ? inside || nodeMeta(node, tree, false) : movedText(share);
   // The name matters more than the class: the class gives way first.
   const room = width - left - 8;
   const label = clip(node.label, room, 6.65);
   const rest = clip(meta, room - textWidth(label, 6.65) - 6, 5.7);
-  group.append(svg("text", { x: left, y: 15 }, label));
-  if (rest.length > 2) group.append(svg("text", { class: inside ? "m hot" : "m", x: width - 8, y: 15, "text-anchor": "end" }, rest));
+  const line = share === undefined ? 15 : 14;
+  group.append(svg("text", { x: left, y: line }, label));
+  if (rest.length > 2) group.append(svg("text", { class: inside && share === undefined ? "m hot" : "m", x: width - 8, y: line, "text-anchor": "end" }, rest));
+  group.append(...movedBar(share, 8, body - 5, width - 16));
   return group;
 }
 
@@ -143,7 +159,7 @@ export function clip(text: string, room: number, perCharacter: number): string {
 function buttonsFor({ node, x, y, width, height, open }: PlacedNode, tree: Tree, marks: Marks): HTMLElement[] {
   const place = (left: number, top: number, w: number, t: number): string => `left:${MARGIN + x + left}px;top:${MARGIN + y + top}px;width:${w}px;height:${t}px`;
   const watched = marks.watched.has(node.name);
-  const label = [`${node.name} ${node.cls}`, neverRan(node, tree) && "never ran", watched && "watched"].filter(Boolean).join(", ");
+  const label = [`${node.name} ${node.cls}`, neverRan(node, tree) && "never ran", watched && "watched", marks.moved && movedLabel(marks.moved.of(node.name))].filter(Boolean).join(", ");
   const handle = node.scope ? 20 : 0;
   const buttons: HTMLElement[] = [];
   if (node.scope) {

@@ -3,6 +3,7 @@
 import { h } from "../lib/dom";
 import { formatCount, formatShape } from "../lib/format";
 import type { GraphNode } from "../lib/protocol";
+import { movedText } from "./moved";
 import type { Tree } from "./tree";
 
 export function infoRows(node: GraphNode, tree: Tree): [string, string][] {
@@ -22,8 +23,9 @@ export class InfoCard {
   readonly element = h("div", { class: "panel info", role: "tooltip", hidden: true });
 
   /** Shows the card to the right of `anchor`, or where `frame` ends below or above it. */
-  show(node: GraphNode, tree: Tree, click: string, anchor: HTMLElement, frame: HTMLElement): void {
-    const rows = infoRows(node, tree).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
+  show(node: GraphNode, tree: Tree, share: number | undefined, click: string, anchor: HTMLElement, frame: HTMLElement): void {
+    const moved: [string, string][] = share === undefined ? [] : [["changed", `${movedText(share)} of its units`]];
+    const rows = [...infoRows(node, tree), ...moved].flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
     this.element.replaceChildren(
       h("b", {}, node.name),
       h("span", { class: "mut" }, node.kind === "module" ? node.cls : `${node.kind} ${node.cls === node.kind ? "" : node.cls}`),

@@ -8,6 +8,7 @@ import { drawGraph, MARGIN, pictureSize, type Marks } from "./draw";
 import { matches } from "./filter";
 import { InfoCard } from "./info";
 import { layoutGraph } from "./layout";
+import { Moved } from "./moved";
 import { ancestors, buildTree, defaultExpanded, visibleNodes, type Tree } from "./tree";
 import { Viewport } from "./viewport";
 
@@ -23,6 +24,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
   const found = h("div", { class: "gfound", hidden: true }, foundText, h("span", { class: "flex" }), watchFound, unwatchFound);
   const zoom = (name: "minus" | "plus" | "fit", label: string, run: () => void): HTMLElement =>
     h("button", { type: "button", class: "ib s", "aria-label": label, title: label, onclick: run }, icon(name));
+  const movedLegend = h("span", { hidden: true }, movedSample(), "share of units changed");
   host.append(
     h(
       "div",
@@ -38,7 +40,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     found,
     notice,
     viewport.element,
-    legend(),
+    legend(movedLegend),
   );
   root.app.append(info.element);
 
@@ -63,7 +65,8 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     const hadFocus = viewport.content.contains(focusedNear(viewport.content));
     const watching = watched();
     const names = search.value.trim() ? new Set(foundNodes().map(({ name }) => name)) : null;
-    const marks: Marks = { watched: watching, found: names, foundInside: counts(names ?? []), watchedInside: counts(watching) };
+    const marks: Marks = { watched: watching, found: names, foundInside: counts(names ?? []), watchedInside: counts(watching), moved: Moved.of(channel.get("moved"), tree) };
+    movedLegend.hidden = marks.moved === null;
     const placed = layoutGraph(tree, expanded);
     const { picture, buttons } = drawGraph(placed, tree, marks);
     viewport.content.replaceChildren(picture, ...buttons);
@@ -165,7 +168,8 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     const node = button && tree.byName.get(button.dataset.node ?? "");
     if (!button || !node) return;
     if (event.type === "focusin") focused = node.name;
-    info.show(node, tree, clickText(watched().has(node.name), channel.locked !== ""), button, root.app);
+    const share = Moved.of(channel.get("moved"), tree)?.of(node.name);
+    info.show(node, tree, share, clickText(watched().has(node.name), channel.locked !== ""), button, root.app);
   };
   viewport.content.addEventListener("pointerover", showInfo);
   viewport.content.addEventListener("focusin", showInfo);
@@ -179,6 +183,7 @@ export function mountGraph(root: Root, host: HTMLElement): Part & { focusFilter(
     for (const [name, open] of choices) if (tree.byName.has(name)) open ? expanded.add(name) : expanded.delete(name);
     draw();
   });
+  channel.onTrait("moved", draw);
   channel.onLayers(draw);
   channel.onLink(draw);
   const observer = new ResizeObserver(() => viewport.resized());
@@ -200,7 +205,11 @@ function clickText(looked: boolean, locked: boolean): string {
   return looked ? "Watched; click to unwatch." : "Click to watch.";
 }
 
-function legend(): HTMLElement {
+function movedSample(): SVGElement {
+  return svg("svg", { class: "gs", width: 16, height: 10, "aria-hidden": "true" }, svg("rect", { class: "mvt", y: 3.5, width: 16, height: 3 }), svg("rect", { class: "mv", y: 3.5, width: 6, height: 3 }));
+}
+
+function legend(...more: HTMLElement[]): HTMLElement {
   const sample = (cls: string): SVGElement => svg("svg", { class: "gs", width: 12, height: 10, "aria-hidden": "true" }, svg("rect", { class: cls, x: 0.5, y: 0.5, width: 11, height: 9, rx: 2 }));
-  return h("div", { class: "glegend" }, h("span", {}, sample("n w"), "watched"), h("span", {}, sample("n dim"), "never ran"));
+  return h("div", { class: "glegend" }, h("span", {}, sample("n w"), "watched"), h("span", {}, sample("n dim"), "never ran"), ...more);
 }

@@ -35,6 +35,13 @@ export class Choice<K extends string> {
     if (button) setText(button, text);
   }
 
+  /** Shows another one as chosen, without choosing it. */
+  set(key: K): void {
+    if (key === this.value) return;
+    this.value = key;
+    this.mark();
+  }
+
   enable(on: boolean): void {
     for (const button of this.buttons) button.disabled = !on;
   }

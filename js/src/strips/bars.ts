@@ -16,6 +16,7 @@ export interface BarPicture {
   ratio: number;
   colors: { zero: string; ring: string };
   codes: Uint8Array;
+  selected: number | null;
 }
 
 export class Bars {
@@ -32,6 +33,10 @@ export class Bars {
     });
     this.canvas.addEventListener("pointermove", (event) => events.hover(this.spotAt(event)));
     this.canvas.addEventListener("pointerleave", () => events.hover(null));
+    this.canvas.addEventListener("click", (event) => {
+      const spot = this.spotAt(event);
+      if (spot) events.select(spot.channel);
+    });
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -41,7 +46,7 @@ export class Bars {
     const rows = Math.min(plan.rows, CELL_ROWS);
     this.space.style.height = plan.chart ? `${plan.height}px` : `${plan.rows * plan.pitch}px`;
     this.element.style.height = plan.chart ? `${plan.height}px` : `${rows * plan.pitch}px`;
-    this.canvas.setAttribute("aria-label", `${title}, ${strip.channels} features; arrow keys move between them`);
+    this.canvas.setAttribute("aria-label", `${title}, ${strip.channels} features; arrow keys move between them, Enter selects one`);
     this.draw();
   }
 
@@ -59,7 +64,7 @@ export class Bars {
   private draw(): void {
     const { picture } = this;
     if (!picture) return;
-    const { plan, ratio, colors } = picture;
+    const { plan, ratio } = picture;
     const shown = plan.chart ? plan.height : Math.min(plan.rows, CELL_ROWS + 1) * plan.pitch;
     const top = plan.chart ? 0 : Math.floor(this.element.scrollTop / plan.pitch) * plan.pitch;
     this.canvas.style.cssText = `position:absolute;left:0;top:${top}px;width:${plan.width}px;height:${shown}px`;
@@ -70,11 +75,15 @@ export class Bars {
     context.scale(ratio, ratio);
     if (plan.chart) this.drawChart(context, picture);
     else this.drawCells(context, picture, top / plan.pitch);
-    if (this.marked === null) return;
+    for (const channel of new Set([picture.selected, this.marked])) if (channel !== null) this.ring(context, picture, channel, top);
+  }
+
+  private ring(context: CanvasRenderingContext2D, { plan, colors, selected }: BarPicture, channel: number, top: number): void {
     context.strokeStyle = colors.ring;
     context.lineWidth = 1;
-    const column = this.marked % plan.columns;
-    const row = Math.floor(this.marked / plan.columns) - top / plan.pitch;
+    context.setLineDash(channel === selected ? [] : [2, 1]);
+    const column = channel % plan.columns;
+    const row = Math.floor(channel / plan.columns) - top / plan.pitch;
     if (plan.chart) context.strokeRect(column * plan.pitch + 0.5, 0.5, Math.max(1, plan.pitch - 1), plan.height - 1);
     else context.strokeRect(column * plan.pitch + 0.5, row * plan.pitch + 0.5, plan.pitch - 1, plan.pitch - 1);
   }
@@ -134,6 +143,11 @@ export class Bars {
   private onKey(event: KeyboardEvent): void {
     if (!this.picture) return;
     const { plan } = this.picture;
+    if (event.key === "Enter" && this.marked !== null) {
+      event.preventDefault();
+      event.stopPropagation();
+      return this.events.select(this.marked);
+    }
     const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -plan.columns, ArrowDown: plan.columns }[event.key];
     if (step === undefined || (plan.chart && Math.abs(step) > 1)) return;
     event.preventDefault();

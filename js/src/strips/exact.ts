@@ -114,9 +114,9 @@ export class ExactStore {
     private readonly asking: Asking = STRIPS,
   ) {}
 
-  /** Values of an earlier snapshot are of no use any more. */
-  begin(snapshot: number): void {
-    if (snapshot === this.snapshot) return;
+  /** Values of an earlier snapshot are of no use any more, nor are those of an earlier probe: `again`. */
+  begin(snapshot: number, again = false): void {
+    if (snapshot === this.snapshot && !again) return;
     this.snapshot = snapshot;
     this.tiles.clear();
   }

@@ -32,7 +32,14 @@ export class Magnifier {
   private pixel = 1;
   private spot: Spot | null = null;
 
-  constructor(private readonly hover: (spot: Spot | null) => void) {
+  constructor(
+    private readonly hover: (spot: Spot | null) => void,
+    private readonly choose: (spot: Spot) => void,
+  ) {
+    this.canvas.addEventListener("click", (event) => {
+      const spot = this.spotAt(event);
+      if (spot) choose(spot);
+    });
     this.canvas.addEventListener("pointermove", (event) => hover(this.spotAt(event)));
     this.canvas.addEventListener("pointerleave", () => hover(null));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
@@ -47,7 +54,7 @@ export class Magnifier {
     if (!picture) return;
     const { strip, channel, title, values, codes, look, ratio, ink, label } = picture;
     setText(this.chip, label);
-    this.canvas.setAttribute("aria-label", `${title} channel ${channel}, magnified; arrow keys move between values`);
+    this.canvas.setAttribute("aria-label", `${title} channel ${channel}, magnified; arrow keys move between values, Enter chooses one`);
     const lines = strip.layout === "lines";
     const tile: Pair = values ? strip.full : strip.tile;
     const bytes = values ? encodeAll(values, strip.scale) : codes;
@@ -91,10 +98,12 @@ export class Magnifier {
 
   private onKey(event: KeyboardEvent): void {
     const step = ({ ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] } as Record<string, Pair>)[event.key];
-    if (!step) return;
+    const chosen = event.key === "Enter" && this.spot && this.picture?.channel === this.spot.channel;
+    if (!step && !chosen) return;
     event.preventDefault();
     event.stopPropagation();
-    this.move(...step);
+    if (step) this.move(...step);
+    else if (this.spot) this.choose(this.spot);
   }
 
   private move(down: number, right: number): void {

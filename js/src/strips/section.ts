@@ -17,6 +17,8 @@ import { TokenList } from "./tokens";
 export interface SectionEvents extends GridEvents {
   /** A value in the magnifier, where no values are pooled. */
   hoverFine(spot: Spot | null): void;
+  /** A value in the magnifier was clicked. */
+  choose(spot: Spot): void;
 }
 
 export interface SectionPicture {
@@ -64,7 +66,7 @@ export class Section {
     this.title = TITLES[kind] ?? kind.slice(CUSTOM.length);
     this.grid = new TileGrid(events);
     this.bars = new Bars(events);
-    this.magnifier = new Magnifier((spot) => events.hoverFine(spot));
+    this.magnifier = new Magnifier((spot) => events.hoverFine(spot), (spot) => events.choose(spot));
     this.heading = h("h4", kind.startsWith(CUSTOM) ? { title: "a layer tensor of your own" } : {}, this.title);
     this.head = h("div", { class: "sh" }, this.heading, this.bad, this.readout, this.legend);
     this.main = h(
@@ -79,6 +81,11 @@ export class Section {
       this.foot,
     );
     this.element = h("div", { class: "sec", "data-kind": kind }, this.main, this.magnifier.element);
+  }
+
+  /** Something that stands in the head. */
+  addTool(tool: HTMLElement): void {
+    this.heading.after(tool);
   }
 
   get width(): number {
@@ -197,7 +204,7 @@ export class Section {
     const { strip, look, ratio, codes, ink, average } = picture;
     const plan = planBar(average ? 1 : strip.channels, width);
     this.headOver(plan.width);
-    this.bars.show({ plan, strip, title: this.title, look, ratio, codes, colors: { zero: ink.zero, ring: ink.line } });
+    this.bars.show({ plan, strip, selected: picture.selected, title: this.title, look, ratio, codes, colors: { zero: ink.zero, ring: ink.line } });
   }
 
   private drawTiles(picture: SectionPicture, width: number): void {

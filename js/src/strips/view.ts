@@ -3,12 +3,14 @@
 import type { CardView, Frame, ViewHost, ViewKind } from "../cards/view";
 import { h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
-import type { Card, Part, Strip, StripsContent, StripsOptions } from "../lib/protocol";
+import type { Card, Part, Probed, Strip, StripsContent, StripsOptions } from "../lib/protocol";
 import { ExactStore } from "./exact";
+import { ProbedLine } from "./probed";
 import { pagingOf, wantedChannels, type Showing } from "./paging";
 import { pixelsFor, rangeText } from "./plan";
 import { blockMean, type Reading, type Spot } from "./readout";
 import { CUSTOM, Section } from "./section";
+import { UnitMenu, unitPlace } from "./unit";
 
 /** Always there; strips of the user's own instruments follow. */
 const KINDS = ["activations", "gradients"];
@@ -23,11 +25,14 @@ class StripsView implements CardView {
   private depth = 0;
   private scrollTop = 0;
   private selected: number | null = null;
+  /** A value of the selected channel that was clicked in the magnifier. */
+  private unit: Spot | null = null;
   private cursor: { spot: Spot; kind: string; fine: boolean } | null = null;
   private settled: number | null = null;
   private dwell: ReturnType<typeof setTimeout> | undefined;
   private card: Card | null = null;
   private strips: Strip[] | null = null;
+  private probed: Probed | null = null;
   private buffers: Uint8Array[] = [];
   private text = "";
   private width = 0;
@@ -44,6 +49,8 @@ class StripsView implements CardView {
   private readonly dock = h("div", { class: "dock" });
   private readonly sections: Section[];
   private readonly list = h("div", {});
+  private readonly probedLine: ProbedLine;
+  private readonly unitMenu: UnitMenu;
 
   constructor(host: ViewHost) {
     this.frame = host.frame;
@@ -58,21 +65,26 @@ class StripsView implements CardView {
     this.tools = h("div", { class: "vt" }, this.about, this.sliceRow, this.channels);
     this.sections = KINDS.map((kind) => this.makeSection(kind));
     this.list.append(...this.sections.map(({ element }) => element));
-    this.element = h("div", {}, this.dock, this.list);
+    this.probedLine = new ProbedLine(host.layer, host.frame);
+    this.unitMenu = new UnitMenu(host.layer, host.frame);
+    this.sections[0]?.addTool(this.unitMenu.element);
+    this.element = h("div", {}, this.probedLine.element, this.dock, this.list);
     this.slice.addEventListener("input", () => this.change(() => (this.depth = Number(this.slice.value))));
     this.drawSections();
     this.drawTools();
   }
 
   receive(card: Card, buffers: Uint8Array[], snapshot: number): void {
-    this.exact.begin(snapshot);
+    const { strips, probed } = card.content as StripsContent;
+    this.exact.begin(snapshot, probed !== null || this.probed !== null);
     this.card = card;
-    this.strips = (card.content as StripsContent).strips;
+    this.strips = strips;
+    this.probed = probed;
     this.buffers = buffers;
   }
 
   options(): StripsOptions {
-    const { sample, average, transform } = this.frame.display;
+    const { sample, average, transform, shows } = this.frame.display;
     const samples = this.samples;
     return {
       sample: samples ? Math.min(sample, samples - 1) : sample,
@@ -82,6 +94,7 @@ class StripsView implements CardView {
       ...wantedChannels(this.showing),
       px: pixelsFor(this.strip?.layout, this.width || 480, devicePixelRatio),
       depth: this.depth,
+      shows,
     };
   }
 
@@ -100,6 +113,19 @@ class StripsView implements CardView {
     this.element.classList.toggle("magnified", this.selected !== null);
     this.drawTools();
     this.drawReading();
+    this.drawProbe();
+  }
+
+  destroy(): void {
+    clearTimeout(this.dwell);
+    this.unitMenu.destroy();
+  }
+
+  private drawProbe(): void {
+    this.probedLine.show(this.probed);
+    // Only the first output of a layer can be changed in a forward.
+    const strip = this.card?.leaf === 0 && !this.frame.display.average ? this.strips?.find(({ kind, missing }) => kind === "activations" && !missing) : undefined;
+    this.unitMenu.show(strip && this.selected !== null ? unitPlace(strip, this.selected, this.unit, this.depth) : null);
   }
 
   private makeSection(kind: string): Section {
@@ -107,6 +133,7 @@ class StripsView implements CardView {
       hover: (spot) => this.point(spot, kind, false),
       hoverFine: (spot) => this.point(spot, kind, true),
       select: (channel) => this.select(channel),
+      choose: (spot) => this.choose(spot),
       scrolled: (top) => this.scroll(top),
     });
   }
@@ -200,7 +227,14 @@ class StripsView implements CardView {
     this.scroll(Math.max(0, Math.min(last, rows * pitch)));
   }
 
+  private choose(unit: Spot): void {
+    this.unit = unit;
+    this.drawReading();
+    this.drawProbe();
+  }
+
   private select(channel: number): void {
+    this.unit = null;
     this.selected = this.selected === channel ? null : channel;
     this.element.classList.toggle("magnified", this.selected !== null);
     this.draw();
@@ -223,8 +257,8 @@ class StripsView implements CardView {
   }
 
   private exactTile(strip: Strip, channel: number): ReturnType<ExactStore["tile"]> {
-    const { sample, average, transform, part, depth } = this.options();
-    const of = JSON.stringify([this.card?.call, this.card?.leaf, sample, average, transform, part, depth]);
+    const { sample, average, transform, part, depth, shows } = this.options();
+    const of = JSON.stringify([this.card?.call, this.card?.leaf, sample, average, transform, part, depth, shows]);
     return this.exact.tile({ kind: strip.kind, of, channel, full: strip.layout === "bar" ? [1, 1] : strip.full });
   }
 
@@ -232,7 +266,7 @@ class StripsView implements CardView {
     const { cursor } = this;
     const parts: string[] = [];
     for (const section of this.sections) {
-      section.mark(cursor?.spot ?? null);
+      section.mark(cursor?.spot ?? this.unit);
       const reading = cursor && section.strip ? this.readingOf(section, section.strip, cursor) : { value: null, exact: false };
       const text = section.read(cursor?.spot ?? null, reading, cursor?.fine ?? false, this.frame.display.average);
       if (cursor?.kind === section.kind) this.text = text;
