@@ -22,6 +22,13 @@ from nansense_widgets.errors import (
 )
 from nansense_widgets.history.restorer import TimeTravelStatus, TrainingRestorer
 from nansense_widgets.history.status import HistoryStatus, Way
+from nansense_widgets.probe.answers import Answers
+from nansense_widgets.probe.batch import InputBatch
+from nansense_widgets.probe.field import MeasuredField, Unit
+from nansense_widgets.probe.perturbation import Perturbation
+from nansense_widgets.probe.reading import ProbeReading
+from nansense_widgets.probe.result import Moved, ProbeResult
+from nansense_widgets.probe.updates import PinUpdate
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.hyperparameters import Hyperparameter
@@ -53,6 +60,7 @@ from nansense_widgets.stats.snapshot import (
 )
 
 __all__ = [
+    "Answers",
     "Architecture",
     "ArchitectureNode",
     "Axes",
@@ -65,24 +73,31 @@ __all__ = [
     "Gallery",
     "HistoryStatus",
     "Hyperparameter",
+    "InputBatch",
     "LayerCall",
     "LayerContext",
     "LayerStatsSnapshot",
     "LeafValue",
     "LoopClosed",
     "LoopFailure",
+    "MeasuredField",
     "MemoryEntry",
     "MemoryReport",
     "MetricSeries",
     "MetricsSnapshot",
     "Mode",
     "MomentError",
+    "Moved",
     "NansenseError",
     "ParameterInfo",
     "ParameterOptimizer",
     "ParameterRole",
     "ParameterStatsSnapshot",
     "Patch",
+    "Perturbation",
+    "PinUpdate",
+    "ProbeReading",
+    "ProbeResult",
     "Progress",
     "ReceptiveField",
     "RunLogSnapshot",
@@ -99,6 +114,7 @@ __all__ = [
     "TimeTravelJump",
     "TimeTravelStatus",
     "TrainingRestorer",
+    "Unit",
     "UpdateFrequency",
     "WatchPerformance",
     "WatchSnapshot",

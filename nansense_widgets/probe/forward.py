@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
 from nansense_widgets.capture.architecture import Architecture
@@ -106,7 +107,7 @@ def run_forward(
             entered.enter_context(engine.watching([*layers, *replaced], taker, output, replaced))
             training = flags_of(model)
             kept.random.restore()
-            model(*args, **kwargs)
+            nn.Module.__call__(model, *args, **kwargs)  # one of the user's own has made these arguments
     finally:
         before.restore()
     for edit in edits.values():

@@ -67,6 +67,8 @@ class Probe:
         self._updates = PinUpdates()
         self._comparison = Comparison(engine)
         self._numbers = 0
+        self._asked = self._computed_for = 0
+        """Counts what was asked, and how much of it has been computed."""
         self._results = 0
         self._answered: tuple[InputBatch, Answers] | None = None
         self._known_loss: LossKind | None = None
@@ -114,9 +116,10 @@ class Probe:
         return self._updates.all
 
     @property
-    def known_loss(self) -> LossKind | None:
-        """Which loss the run uses, as far as that has been found out."""
-        return self._known_loss
+    def target_name(self) -> str:
+        """Name of the labels that the run's loss is computed from, as far as that has been found out."""
+        _ = self.answers
+        return "targets" if self._known_loss is None else self._known_loss.target
 
     def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]:
         """Inputs of `batch`, on the CPU, with the perturbations that are of inputs; `original`: without them.
@@ -160,6 +163,7 @@ class Probe:
 
     def pin(self, kept: KeptCall | None) -> None:
         """Pin a call, or none."""
+        _ = self.answers  # the loss of the run is found out from a batch of its own
         with self._lock:
             self._pinned = kept
             self._updates.clear()
@@ -265,7 +269,9 @@ class Probe:
                 self._comparison.forget()
             self._set_computing(False)
         else:
-            self._set_computing(True)
+            with self._lock:
+                self._asked += 1
+                self._set_computing(True)
             self._request()
         self._on_change()
 
@@ -309,6 +315,9 @@ class Probe:
         with self._lock:
             kept, pinned = self.kept, self._pinned is not None
             mode, perturbations = self.mode, self.perturbations
+            if self._computed_for == self._asked:
+                return  # asked twice, and done already
+            self._computed_for = self._asked
         if kept is None or not (pinned or perturbations):
             self._set_computing(False)
             return
@@ -321,15 +330,17 @@ class Probe:
         except Exception as error:
             found = replace(result, error=f"{type(error).__name__}: {error}")
         found = replace(found, seconds=time.perf_counter() - began)
+        update = None
+        if pinned and not found.error:
+            told = answers_of(kept.batch, found.output, self._known_loss, ran=self.answers)
+            update = PinUpdate(at, told.losses)
         with self._lock:
-            if self.kept is not kept and not pinned:
+            if self.kept is not kept:
                 return  # another batch has come meanwhile, and asked for a probe of its own
+            if update is not None:
+                self._updates.add(update, count)
             self.result = found
-            # What was asked meanwhile has asked for another one.
-            self._set_computing((mode, perturbations) != (self.mode, self.perturbations))
-        if pinned and kept is self._pinned and not found.error:
-            losses = answers_of(kept.batch, found.output, self._known_loss, ran=self.answers).losses
-            self._updates.add(PinUpdate(at, losses), count)
+            self._set_computing(self._computed_for != self._asked)
         self._on_change()
 
 

@@ -18,29 +18,61 @@ __all__ = ["NoProbe", "ProbeReading"]
 
 
 class ProbeReading(Protocol):
-    """Every read is safe from any thread."""
+    """`session.probe`: what is pinned and perturbed, and what came of it; safe from any thread."""
 
     @property
-    def mode(self) -> ProbeMode: ...
+    def mode(self) -> ProbeMode:
+        """Forward mode."""
+        ...
+
     @property
-    def batch(self) -> InputBatch | None: ...
+    def batch(self) -> InputBatch | None:
+        """The pinned batch; without one, that which was captured last; None: there is none."""
+        ...
+
     @property
-    def why_none(self) -> str: ...
+    def why_none(self) -> str:
+        """Why there is no batch; empty if there is."""
+        ...
+
     @property
-    def answers(self) -> Answers | None: ...
+    def answers(self) -> Answers | None:
+        """What the model said in `batch` itself, as it ran; None: it has not run (a batch of your own)."""
+        ...
+
     @property
-    def is_pinned(self) -> bool: ...
+    def is_pinned(self) -> bool:
+        """Whether a batch is pinned."""
+        ...
+
     @property
-    def updates(self) -> tuple[PinUpdate, ...]: ...
+    def updates(self) -> tuple[PinUpdate, ...]:
+        """What the model said of the pinned batch, update by update, since it was pinned."""
+        ...
+
     @property
-    def perturbations(self) -> tuple[Perturbation, ...]: ...
+    def perturbations(self) -> tuple[Perturbation, ...]:
+        """The perturbations, in the order in which they are applied."""
+        ...
+
     @property
-    def result(self) -> ProbeResult | None: ...
+    def result(self) -> ProbeResult | None:
+        """Of the last probe; None: nothing is pinned or perturbed."""
+        ...
+
     @property
-    def computing(self) -> bool: ...
+    def computing(self) -> bool:
+        """Whether a probe was asked for that has not run yet."""
+        ...
+
     @property
-    def field(self) -> MeasuredField | None: ...
-    def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]: ...
+    def field(self) -> MeasuredField | None:
+        """The receptive field that was asked for last."""
+        ...
+
+    def inputs(self, *, original: bool = False) -> Mapping[str, torch.Tensor]:
+        """Inputs of `batch` by name, on the CPU, with their perturbations; `original`: without them."""
+        ...
 
 
 class NoProbe:

@@ -144,6 +144,10 @@ class Sandbox:
             return value
         elif kind in _CONTAINERS:
             return self._container(value, depth, found)
+        elif kind is types.SimpleNamespace:
+            made = types.SimpleNamespace(
+                **{k: self._copy(v, depth + 1, found) for k, v in vars(value).items()}
+            )
         elif kind is tuple:
             entries = tuple(self._copy(entry, depth + 1, found) for entry in value)
             return value if all(a is b for a, b in zip(entries, value, strict=True)) else entries
@@ -172,8 +176,6 @@ class Sandbox:
 
     def _holds_state(self, value: Any) -> bool:
         """Whether it is an object of the user's own that a module may change."""
-        if isinstance(value, types.SimpleNamespace):
-            return True
         if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
             return False
         beside = type(value).__module__ in self._own_modules and not type(value).__module__.startswith(

@@ -83,9 +83,10 @@ class Pinning(Standing):
         args, kwargs, found = as_arguments(like, inputs, keywords)
         if next(leaves((args, kwargs)), None) is None:
             raise TypeError(f"inputs={inputs!r:.80} must hold at least one tensor")
-        named = (
-            {} if targets is None else dict(targets) if isinstance(targets, Mapping) else {"targets": targets}
-        )
+        named = dict(targets) if isinstance(targets, Mapping) else {}
+        if targets is not None and not isinstance(targets, Mapping):
+            # Under the name that labels have in the run, by which its loss is computed.
+            named = {probe.target_name: targets}
         for name, target in named.items():
             if not isinstance(target, torch.Tensor):
                 raise TypeError(

@@ -10,6 +10,7 @@ from nansense_widgets.widgets.dashboard import Dashboard
 from nansense_widgets.widgets.extremes import Extremes
 from nansense_widgets.widgets.graph import Graph
 from nansense_widgets.widgets.histogram import Histogram
+from nansense_widgets.widgets.inputs import Inputs
 from nansense_widgets.widgets.run import RunCurves
 from nansense_widgets.widgets.strips import Strips
 from nansense_widgets.widgets.weights import Weights
@@ -102,6 +103,13 @@ class Views(Watching):
             ValueError: if it matches no layer, or several.
         """
         return self._hub.widget(f"weights {layer}", Weights, layers=[self._one_layer(layer)])
+
+    def inputs(self) -> Inputs:
+        """What the model was given in the shown batch: samples with labels and losses, and tools to change them.
+
+        See `pin_current_batch`, `add_perturbation` and `set_probe_mode` for the calls behind it.
+        """
+        return self._hub.widget("inputs", Inputs, layers=["inputs"])
 
     def run_curves(self) -> RunCurves:
         """Numbers of the run against the epoch: the loss, what was logged, learning rates; and settings.
