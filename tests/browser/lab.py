@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SCREENSHOTS = REPO / "tests/browser/screenshots"
 """Where screenshots go (not committed)."""
 
-WIDE = (1400, 900)
+WIDE = (1600, 900)
 """Width and height of a page in CSS pixels, unless a test sets another."""
 
 # JupyterLab's own objects, through the application it exposes.

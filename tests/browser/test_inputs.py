@@ -10,7 +10,7 @@ from playwright.sync_api import expect
 
 from tests.browser.input_nets import INPUT_LOOP, NETS
 from tests.browser.test_looks import CUT, NARROW, OVERFLOWING, UNNAMED, picture
-from tests.browser.training import open_training, value_of
+from tests.browser.training import DASHBOARD, LAUNCH, START, View, open_training, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Pane:
 
     def __init__(self, lab: Lab, kind: str, *, width: int = 1280) -> None:
         net, watch = NETS[kind]
-        self.view = open_training(lab, net=net, loop=INPUT_LOOP, watch=watch, viewport=(1800, 1500))
+        self.view = open_training(lab, net=net, loop=INPUT_LOOP, watch=watch, viewport=(2200, 1500))
         self.view.root.evaluate(NARROW, width)
         self.view.root.locator(".body").evaluate(TALL)
         self.root = self.view.root.get_by_role("region", name="Inputs")
@@ -411,3 +411,29 @@ def test_every_width_in_both_themes(lab: Lab, kind: str) -> None:
             assert view.root.evaluate(CUT) == [], width
             assert view.root.evaluate(UNNAMED) == [], width
             picture(view, f"inputs-{kind}-{theme}-{width}")
+
+
+def test_the_pane_alone_in_a_cell(lab: Lab) -> None:
+    net, _ = NETS["image"]
+    cells = [net + INPUT_LOOP, START, LAUNCH, "session.inputs()", DASHBOARD]
+    tab = lab.open(lab.write_notebook(cells), viewport=(1600, 1900))
+    tab.run_all()
+    alone, dashboard = View(tab), View(tab, 1)
+    alone.root.scroll_into_view_if_needed()
+    state = alone.root.locator(".istate")
+    expect(state).to_have_text("unmodified")
+    expect(alone.root.get_by_role("radiogroup", name="Samples", exact=True)).to_be_visible()
+    alone.root.get_by_role("button", name="Add noise").click()
+    expect(state).to_have_text("1 change")
+    for width in (250, 700, 1100):
+        alone.root.evaluate(NARROW, width)
+        tab.page.wait_for_timeout(300)
+        assert alone.root.evaluate(OVERFLOWING) == [], width
+        assert alone.root.evaluate(CUT) == [], width
+        picture(alone, f"inputs-alone-{width}")
+    # What is changed is the session's: the dashboard has it too.
+    dashboard.root.scroll_into_view_if_needed()
+    expect(dashboard.root.locator(".istate")).to_have_text("1 change")
+    expect(dashboard.root.get_by_role("button", name="conv1 Conv2d", exact=False)).to_have_attribute(
+        "aria-label", re.compile("of units changed")
+    )

@@ -58,7 +58,7 @@ def test_reload_while_training_runs(lab: Lab) -> None:
 
 def test_second_tab_and_second_view_follow(lab: Lab) -> None:
     path = lab.write_notebook([NET + LOOP, START, LAUNCH, DASHBOARD, DASHBOARD])
-    tab = lab.open(path, viewport=(1400, 2400))
+    tab = lab.open(path, viewport=(1600, 2400))
     tab.run_all()
     first, second = View(tab), View(tab, 1)
     first.stands("epoch 1/3·train·batch 1/6")
@@ -113,7 +113,7 @@ def test_kernel_restart(lab: Lab) -> None:
 
 def test_close_and_replace(lab: Lab) -> None:
     path = lab.write_notebook([NET + LOOP, START + "; session.watch('stem')", LAUNCH, DASHBOARD, DASHBOARD])
-    tab = lab.open(path, viewport=(1400, 2400))
+    tab = lab.open(path, viewport=(1600, 2400))
     tab.run_all()
     old, new = View(tab), View(tab, 1)
     expect(old.tiles("stem")).to_have_count(8)
@@ -161,7 +161,7 @@ def test_saved_notebook_without_a_session(lab: Lab) -> None:
     view.page.close()
     lab.server.shut_down_kernels()
 
-    saved = View(lab.open(path, viewport=(1400, 1300)))
+    saved = View(lab.open(path, viewport=(1600, 1300)))
     expect(saved.pill).to_have_text("saved picture")
     expect(saved.root.get_by_role("alert").locator("visible=true")).to_contain_text("epoch 1, train, batch 2")
     saved.root.scroll_into_view_if_needed()
@@ -179,7 +179,7 @@ def test_saved_notebook_without_a_session(lab: Lab) -> None:
 def test_loop_in_a_cell_hears_clicks(lab: Lab) -> None:
     """The main thread of the default kernel, busy with the loop's own cell."""
     path = lab.write_notebook([NET + LOOP, START, DASHBOARD, "print(train())"])
-    tab = lab.open(path, viewport=(1400, 1300))
+    tab = lab.open(path, viewport=(1600, 1300))
     tab.start_all()
     view = View(tab)
     view.stands("epoch 1/3·train·batch 1/6")
@@ -202,7 +202,7 @@ def test_loop_in_a_cell_hears_clicks(lab: Lab) -> None:
 
 def test_interrupt_pauses_a_launched_loop(lab: Lab) -> None:
     path = lab.write_notebook([NET + ENDLESS, START, LAUNCH, DASHBOARD, "session.wait()"])
-    tab = lab.open(path, viewport=(1400, 1300))
+    tab = lab.open(path, viewport=(1600, 1300))
     tab.start_all()
     view = View(tab)
     expect(view.pill).to_have_text("paused")

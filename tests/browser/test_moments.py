@@ -30,7 +30,7 @@ session = nansense_widgets.load_moment(Net(), "a.moment", replay=lambda m, b: F.
 
 
 def open_moment(lab: Lab, then: str) -> View:
-    tab = lab.open(lab.write_notebook([NET + LOOP, FREEZE, LOAD, then, DASHBOARD]), viewport=(1500, 1300))
+    tab = lab.open(lab.write_notebook([NET + LOOP, FREEZE, LOAD, then, DASHBOARD]), viewport=(1600, 1300))
     tab.run_all()
     view = View(tab)
     view.stands("epoch 2/3\u00b7train\u00b7batch 3/6")

@@ -29,7 +29,7 @@ def open_run(view: View) -> Locator:
 
 
 def test_the_run_is_drawn_without_being_asked(lab: Lab) -> None:
-    view = open_training(lab, watch=("act",), loop=LOGGING, viewport=(1400, 1100))
+    view = open_training(lab, watch=("act",), loop=LOGGING, viewport=(1600, 1100))
     pane = open_run(view)
     expect(view.card("act")).to_be_hidden()
     for title in ("loss", "accuracy", "lr"):
@@ -51,7 +51,7 @@ def test_the_run_is_drawn_without_being_asked(lab: Lab) -> None:
 
 
 def test_the_learning_rate_is_changed_in_the_panel(lab: Lab) -> None:
-    view = open_training(lab, loop=LOGGING, viewport=(1400, 1100))
+    view = open_training(lab, loop=LOGGING, viewport=(1600, 1100))
     pane = open_run(view)
     rate = pane.get_by_role("textbox", name="lr of SGD")
     expect(rate).to_have_value("0.01")

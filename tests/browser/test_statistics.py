@@ -189,7 +189,7 @@ def test_every_width_and_both_themes(lab: Lab, dark: bool) -> None:
 
 def test_histogram_alone_in_a_cell(lab: Lab) -> None:
     path = lab.write_notebook([NET + LOOP, IDLE, "session.histogram('stem')"])
-    tab = lab.open(path, viewport=(1400, 1600))
+    tab = lab.open(path, viewport=(1600, 1600))
     tab.run_all()
     alone = View(tab)
     # Before the first batch it says so, and what would help.
@@ -269,7 +269,7 @@ def test_curves_are_bqplot_figures_that_change_in_place(lab: Lab) -> None:
 
 def test_curves_alone_before_anything_is_collected(lab: Lab) -> None:
     path = lab.write_notebook([NET + LOOP, IDLE, LAUNCH, "session.curves('act')"])
-    tab = lab.open(path, viewport=(1400, 1700))
+    tab = lab.open(path, viewport=(1600, 1700))
     tab.run_all()
     alone = View(tab)
     expect(alone.root.get_by_text("Statistics over whole epochs are not collected yet.")).to_be_visible()
@@ -285,7 +285,7 @@ def test_curves_alone_before_anything_is_collected(lab: Lab) -> None:
 def test_saved_histogram_without_a_kernel(lab: Lab) -> None:
     start = START + "\nsession.watch('act')"
     path = lab.write_notebook([NET + LOOP, start, LAUNCH, "session.histogram('act')"])
-    tab = lab.open(path, viewport=(1400, 1700))
+    tab = lab.open(path, viewport=(1600, 1700))
     tab.run_all()
     expect(View(tab).card("act").get_by_label("Draw train \u00b7 epoch 1")).to_be_checked()
     for _ in range(50):
@@ -296,7 +296,7 @@ def test_saved_histogram_without_a_kernel(lab: Lab) -> None:
     tab.page.close()
     lab.server.shut_down_kernels()
 
-    card = View(lab.open(path, viewport=(1400, 1700))).card("act")
+    card = View(lab.open(path, viewport=(1600, 1700))).card("act")
     expect(card.get_by_label("Draw train \u00b7 epoch 1")).to_be_checked()
     expect(card.locator("[data-kind=activations] .hfill")).to_have_attribute("d", re.compile("M"))
     expect(card.locator(".rmarks")).to_have_text("3 dead")

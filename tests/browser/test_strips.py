@@ -92,7 +92,7 @@ def test_magnifier_average_and_transforms(lab: Lab) -> None:
     legend = view.tensor("stem").locator(".leg")
     plain = held(view, "stem", "0, 2, 5, 6")
     for name, expected in (("Abs", abs(plain)), ("Square", plain**2), ("Unchanged", plain)):
-        view.root.get_by_role("radio", name=name).click()
+        view.root.get_by_role("radiogroup", name="Values", exact=True).get_by_role("radio", name=name).click()
         view.pill.hover()
         expect(legend).to_contain_text("0" if name != "Unchanged" else "-")
         view.point("stem", 2, 5, 6, scale=SCALE, kind="activations")
@@ -173,7 +173,7 @@ def train():
 
 def test_every_layout(lab: Lab) -> None:
     layers = ("line", "volume", "features", "attend", "total", "broken")
-    view = open_training(lab, net=SHAPES, loop=SHAPES_LOOP, watch=layers, viewport=(1400, 2600))
+    view = open_training(lab, net=SHAPES, loop=SHAPES_LOOP, watch=layers, viewport=(1600, 2600))
     view.root.locator(".body").evaluate("(body) => body.style.setProperty('--body-h', '2300px')")
     # (C, L): a line per channel.
     expect(view.tiles("line")).to_have_count(6)

@@ -58,7 +58,7 @@ session = nansense_widgets.start(
 
 def test_tokens_attention_complex_values_and_axes(lab: Lab) -> None:
     layers = ("ids", "attn", "fft_fft", "mul")
-    view = open_training(lab, net=NET, loop=LOOP, start=START, watch=layers, viewport=(1400, 1900))
+    view = open_training(lab, net=NET, loop=LOOP, start=START, watch=layers, viewport=(1600, 1900))
 
     # Token ids are words with their ids; the next sample has others.
     ids = view.card("ids").get_by_role("list", name="Token ids")

@@ -166,7 +166,7 @@ def open_training(
     loop: str = LOOP,
     start: str = START,
     watch: tuple[str, ...] = (),
-    viewport: tuple[int, int] = (1400, 1300),
+    viewport: tuple[int, int] = (1600, 1300),
 ) -> View:
     """A notebook that trains in a worker thread, paused in its first batch, with its dashboard in view."""
     watching = "\n" + "\n".join(f"session.watch({layer!r})" for layer in watch)

@@ -9,6 +9,9 @@ import type { Theme } from "../lib/theme";
 import { scaleFor } from "./bytes";
 import { boxText } from "./words";
 
+/** Longest edge of the map. */
+const MAP = 126;
+
 export class FieldCard {
   private readonly unit = h("p", { class: "iunit mono" });
   private readonly theory = h("span");
@@ -47,7 +50,7 @@ export class FieldCard {
   }
 
   private paint({ rows, columns, text }: FieldShown, bytes: Uint8Array, edge: number, theme: Theme): void {
-    const scale = scaleFor(rows, columns, edge);
+    const scale = scaleFor(rows, columns, Math.min(edge, Math.round(MAP * devicePixelRatio)));
     this.map.width = columns;
     this.map.height = rows;
     this.map.style.cssText = `width:${(columns * scale) / devicePixelRatio}px;height:${(rows * scale) / devicePixelRatio}px`;

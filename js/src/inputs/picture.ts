@@ -228,15 +228,16 @@ export class PictureSurface {
     const marks: SVGElement[] = [];
     const double = (cls: string, shape: (cls: string) => SVGElement): void => void marks.push(shape(`under ${cls}`), shape(cls));
     if (this.edited.length) marks.push(svg("path", { class: "iedited", d: outlinePath(this.edited) }));
-    const box = (cls: string, spans: FieldShown["theoretical"]): void => {
+    const box = (cls: string, spans: FieldShown["theoretical"], around: number): void => {
       const [down, across] = (spans ?? []).slice(-2);
       if (!down || !across) return;
-      const [top, left] = [down[0] / pool, across[0] / pool];
-      double(cls, (all) => svg("rect", { class: all, x: left, y: top, width: across[1] / pool - left, height: down[1] / pool - top }));
+      const [top, left] = [down[0] / pool - around, across[0] / pool - around];
+      double(cls, (all) => svg("rect", { class: all, x: left, y: top, width: across[1] / pool + around - left, height: down[1] / pool + around - top }));
     };
     if (field) {
-      box("itheory", field.theoretical);
-      box("imeasured", field.measured);
+      // Where both are the same, both are to be seen.
+      box("itheory", field.theoretical, (2.5 * columns) / (this.canvas.clientWidth || columns));
+      box("imeasured", field.measured, 0);
     }
     if (cursor) {
       const under = brushCells(cursor, brush?.size ?? 1, rows, columns);
