@@ -3,7 +3,7 @@
 
 import { h, setText, svg } from "../lib/dom";
 import type { FieldShown, PictureShown } from "../lib/protocol_inputs";
-import { paintBytes, putBytes, scaleFor, type Bytes } from "./bytes";
+import { paintBytes, putBytes, type Bytes } from "./bytes";
 import { roughly, valuesOf } from "./levels";
 import { outlinePath } from "./outline";
 import { brushCells, Stroke, type Cell } from "./stroke";
@@ -25,6 +25,9 @@ interface Painted {
   stroke: number;
   answered: boolean;
 }
+
+/** CSS pixels a pixel from which painted ones are outlined. */
+const OUTLINED = 3;
 
 let strokes = 0;
 let pictures = 0;
@@ -102,13 +105,6 @@ export class PictureSurface {
   forget(): void {
     this.painted.clear();
     if (this.picture) putBytes(this.canvas, this.asBytes(this.picture));
-  }
-
-  /** The same, small. */
-  thumbnail(canvas: HTMLCanvasElement, edge: number): boolean {
-    if (!this.picture || scaleFor(this.picture.rows, this.picture.columns, edge) * Math.max(this.picture.rows, this.picture.columns) > 2 * edge) return false;
-    paintBytes(canvas, this.asBytes(this.picture), edge);
-    return true;
   }
 
   private asBytes({ rows, columns, colour }: PictureShown): Bytes {
@@ -227,7 +223,8 @@ export class PictureSurface {
     const brush = this.events.brush();
     const marks: SVGElement[] = [];
     const double = (cls: string, shape: (cls: string) => SVGElement): void => void marks.push(shape(`under ${cls}`), shape(cls));
-    if (this.edited.length) marks.push(svg("path", { class: "iedited", d: outlinePath(this.edited) }));
+    // An outline as thick as a pixel would hide what was painted.
+    if (this.edited.length && this.canvas.clientWidth >= OUTLINED * columns) marks.push(svg("path", { class: "iedited", d: outlinePath(this.edited) }));
     const box = (cls: string, spans: FieldShown["theoretical"], around: number): void => {
       const [down, across] = (spans ?? []).slice(-2);
       if (!down || !across) return;

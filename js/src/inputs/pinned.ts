@@ -60,7 +60,7 @@ export class PinnedCard {
   show(pinned: Pinned | null, sample: string, face: (canvas: HTMLCanvasElement) => boolean, barred: string): void {
     this.element.hidden = pinned === null;
     if (!pinned) return;
-    setText(this.about, "loss at each update");
+    setText(this.about, "loss per update");
     this.about.title = `${pinned.text}, ${pinned.samples} samples`;
     this.unpin.disabled = barred !== "";
     this.unpin.title = barred || "Unpin the batch";

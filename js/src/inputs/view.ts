@@ -7,6 +7,7 @@ import { icon } from "../lib/icons";
 import type { ActionName, Card } from "../lib/protocol";
 import type { InputsContent, InputsOptions, Order, ProbeMode } from "../lib/protocol_inputs";
 import { AnswerBars } from "./answer";
+import { paintBytes } from "./bytes";
 import { FeatureBars } from "./features";
 import { FieldCard } from "./field";
 import { Head } from "./head";
@@ -152,7 +153,7 @@ class InputsView implements CardView {
     this.drawInput(content);
     this.perturbTools.show(content, this.original, barred);
     this.thumbs.show(content, this.buffers, this.order, alive);
-    this.pinned.show(content.pinned, `sample ${content.sample}`, (canvas) => this.picture.thumbnail(canvas, Math.round(FACE * devicePixelRatio)), barred);
+    this.pinned.show(content.pinned, `sample ${content.sample}`, (canvas) => this.face(canvas, content), barred);
     this.answer.show(content.answer);
     this.mode.set(content.probe.mode);
     this.mode.enable(!barred);
@@ -178,6 +179,13 @@ class InputsView implements CardView {
     this.channelRow.hidden = !picture || picture.channels < 2;
     if (picture) setOptions(this.channels, [["-1", "auto"], ...Array.from({ length: picture.channels }, (_, i): [string, string] => [String(i), String(i)])], String(this.channel));
     for (const control of [this.slice, this.channels]) control.disabled = !this.host.frame.alive();
+  }
+
+  /** The sample that is shown, small; false where its thumbnail is not on this page, or is none. */
+  private face(canvas: HTMLCanvasElement, { thumbs, sample }: InputsContent): boolean {
+    const thumb = thumbs.find((one) => one.sample === sample && one.buffer >= 0);
+    if (thumb) paintBytes(canvas, { ...thumb, bytes: this.bytes(thumb.buffer) }, Math.round(FACE * devicePixelRatio));
+    return thumb !== undefined;
   }
 
   private drawNotes({ probe }: InputsContent): void {
