@@ -14,6 +14,7 @@ from nansense_widgets.history.freezer import MomentFreezer
 from nansense_widgets.history.replay import Replay
 from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.probe.keeper import Keeper
 from nansense_widgets.probe.probe import Probe
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -69,7 +70,8 @@ class Standing:
     _branches: Branches
     _locked: bool
     _probe: Probe | None
-    """None in a disabled session."""
+    _keeper: Keeper | None
+    """None in a disabled session, both."""
     _freezer: MomentFreezer | None
     """None until a moment is to be frozen."""
     _replay: Replay | None

@@ -1,4 +1,4 @@
-"""Small models of each kind of input, for the tests of the input pane: a name each, with the layers to watch."""
+"""Small models of each kind of input, for the tests of the input pane: a name each, with layers to watch."""
 
 from __future__ import annotations
 
