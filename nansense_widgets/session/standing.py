@@ -270,10 +270,12 @@ class Standing:
         return self._capture.architecture
 
     def _show_more(self) -> None:
-        """Other layers are watched: those of a moment come from another replay of its batch."""
+        """Other layers are watched: of a moment and of a probe they come from another run."""
         replay, capture = self._replay, self._capture
         if replay is not None and capture is not None:
             self._run.loop.jobs.submit("watch", lambda: capture.show(replay.run()))
+        elif self._probe is not None:
+            self._probe.new_batch()
 
     def _check_open(self) -> None:
         if self._run.control.closed:
