@@ -24,7 +24,7 @@ class InputPlace:
         return self.layer + self.path
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class InputBatch:
     """The inputs of one call of the model, and what came with them. Nobody writes to its tensors.
 

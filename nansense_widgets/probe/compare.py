@@ -13,6 +13,7 @@ from nansense_widgets.probe.forward import Forward, run_forward
 from nansense_widgets.probe.keeper import KeptCall
 from nansense_widgets.probe.perturbation import Perturbation, split_axes
 from nansense_widgets.probe.result import Moved, ProbeMode, ProbeResult
+from nansense_widgets.probe.stamp import stamp_of
 from nansense_widgets.probe.values import Baseline, LayerValues
 
 __all__ = ["Comparison", "tensors_of"]
@@ -28,8 +29,6 @@ class _Base:
     forward: Forward
     layers: Layers
     baseline: Baseline | None
-    differs: tuple[str, ...]
-    """Layers that came out otherwise when it was run twice; empty: it is repeatable, or nobody has looked."""
 
 
 class Comparison:
@@ -38,6 +37,10 @@ class Comparison:
     def __init__(self, engine: CaptureEngine) -> None:
         self._engine = engine
         self._base: _Base | None = None
+        self._repeated: _Base | None = None
+        """The one that was run a second time."""
+        self.note = ""
+        """What is wrong with the forward; known after `repeat`."""
 
     @property
     def nbytes(self) -> int:
@@ -47,7 +50,8 @@ class Comparison:
 
     def forget(self) -> None:
         """Nothing is to be compared any more."""
-        self._base = None
+        self._base = self._repeated = None
+        self.note = ""
 
     def run(
         self,
@@ -64,13 +68,7 @@ class Comparison:
         samples = {one.sample for one in perturbations}
         chosen = None if None in samples or not samples else tuple(s for s in samples if s is not None)
         base = self._base_for(kept, mode, wanted, chosen, compares=bool(perturbations))
-        notes: list[str] = []
-        if base.differs:
-            some = ", ".join(base.differs[:3]) + (", …" if len(base.differs) > 3 else "")
-            notes.append(
-                "this forward is not repeatable: run twice, it gives other values in "
-                f"{len(base.differs)} layers ({some}), so differences there are not all of the perturbation"
-            )
+        notes = [self.note] if self.note else []
         missing = {name: _why_missing(architecture.nodes.get(name)) for name in wanted}
         missing = {name: why for name, why in missing.items() if name not in base.layers}
         result = replace(
@@ -109,7 +107,7 @@ class Comparison:
         compares: bool,
     ) -> _Base:
         engine = self._engine
-        key = (id(kept), mode, wanted, samples, compares, _stamp(engine))
+        key = (kept, mode, wanted, samples, compares, stamp_of(engine))
         known = self._base
         if known is not None and known.key == key:
             return known
@@ -117,21 +115,31 @@ class Comparison:
         values = LayerValues(wanted, baseline=baseline)
         layers = tuple(engine.architecture.nodes) if compares else wanted
         forward = run_forward(engine, kept, mode, values, layers)
-        differs: tuple[str, ...] = ()
-        if baseline is not None:
-            again = LayerValues((), against=baseline)
-            run_forward(engine, kept, mode, again, layers)
-            differs = tuple(name for name, moved in again.moved.items() if moved.share)
-        self._base = _Base(key, forward, values.layers, baseline, differs)
+        self._base = _Base(key, forward, values.layers, baseline)
+        self.note = ""
         return self._base
 
+    def repeat(self, kept: KeptCall, mode: ProbeMode) -> bool:
+        """Run it without perturbations once more, unless that was done; whether there is a `note` now.
 
-def _stamp(engine: CaptureEngine) -> tuple[object, ...]:
-    """Changes with whatever decides a forward, as far as that leaves a trace."""
-    model = engine.model
-    versions = [t._version for t in (*model.parameters(), *model.buffers()) if not t.is_inference()]
-    number = -1 if engine.snapshot is None else engine.snapshot.number
-    return (number, tuple(versions), tuple(module.training for module in model.modules()))
+        A difference to something that does not repeat itself says nothing of the perturbation. That is looked
+        at after the result is shown, so that nobody waits for it.
+        """
+        base = self._base
+        if base is None or base.baseline is None or base is self._repeated:
+            return False
+        self._repeated = base
+        again = LayerValues((), against=base.baseline)
+        run_forward(self._engine, kept, mode, again, tuple(self._engine.architecture.nodes))
+        differs = [name for name, moved in again.moved.items() if moved.share]
+        if not differs:
+            return False
+        some = ", ".join(differs[:3]) + (", …" if len(differs) > 3 else "")
+        self.note = (
+            f"this forward is not repeatable: run twice, it gives other values in {len(differs)} layers "
+            f"({some}), so differences there are not all of the perturbation"
+        )
+        return True
 
 
 def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:

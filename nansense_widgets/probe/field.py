@@ -70,7 +70,7 @@ class Unit:
         return ", ".join([self.layer, " ".join([*channel, *where]) or "its only value"])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MeasuredField:
     """What was found out of a unit's receptive field.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ OUTPUT_BYTES = 2**28
 InputValues = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class KeptCall:
     """One call of the model: its arguments, and what else decides what comes out.
 
@@ -137,6 +137,13 @@ class Keeper:
             self.why_none = "" if self.kept is not None else found.why_none
         except Exception as error:
             self.kept, self.why_none = None, _said(error)
+
+    def look_again(self) -> None:
+        """Losses of the batch became known after its end."""
+        kept = self.kept
+        if kept is not None and kept.batch.position is not None:
+            batch = replace(kept.batch, losses=self._losses(kept.batch.position))
+            self.kept = replace(kept, batch=batch)
 
     def release(self) -> None:
         """Let go of what is kept."""

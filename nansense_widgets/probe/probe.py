@@ -340,8 +340,20 @@ class Probe:
             if update is not None:
                 self._updates.add(update, count)
             self.result = found
+        self._on_change()
+        if perturbations and not found.error and self._computed_for == self._asked:
+            self._check_repeats(kept, found)
+        with self._lock:
             self._set_computing(self._computed_for != self._asked)
         self._on_change()
+
+    def _check_repeats(self, kept: KeptCall, found: ProbeResult) -> None:
+        """What was found is shown already; say so if it means little."""
+        with suppress(Exception):  # it did run a moment ago
+            if self._comparison.repeat(kept, found.mode):
+                with self._lock:
+                    if self.result is found:
+                        self.result = replace(found, notes=(self._comparison.note, *found.notes))
 
 
 def _joined(last: Perturbation, one: Perturbation) -> Perturbation | None:

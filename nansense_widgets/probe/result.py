@@ -34,7 +34,7 @@ class Moved:
     elsewhere: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ProbeResult:
     """One forward of the kept batch, and a second one with the perturbations; all tensors on the CPU.
 

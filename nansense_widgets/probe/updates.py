@@ -13,7 +13,7 @@ __all__ = ["PinUpdate", "PinUpdates"]
 MOST_BYTES = 8 * 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PinUpdate:
     """What the model said of the pinned batch at one update.
 

@@ -152,6 +152,8 @@ class Moments(Standing):
         loop.frequency = moment.frequency
         self._stats.show(located(moment.stats, capture.architecture))
         self._log.show(moment.run_log)
+        if self._keeper is not None:
+            self._keeper.look_again()
         self._replay = replay
         self._settings = list(moment.hyperparameters)
         capture.show(snapshot)

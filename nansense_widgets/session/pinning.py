@@ -34,8 +34,6 @@ MODES: tuple[ProbeMode, ...] = get_args(ProbeMode)
 class Pinning(Standing):
     """Which batch is shown to the model again, and what the layers say to it. The run does not change."""
 
-    _keeper: Keeper | None
-
     # ------------------------------------------------------------ pinning
 
     @unless_locked(no)

@@ -14,6 +14,7 @@ from nansense_widgets.history.freezer import MomentFreezer
 from nansense_widgets.history.replay import Replay
 from nansense_widgets.history.restorer import TrainingRestorer
 from nansense_widgets.media.inputs import InputConfig
+from nansense_widgets.probe.keeper import Keeper
 from nansense_widgets.probe.probe import Probe
 from nansense_widgets.run.control import Standing as Stands
 from nansense_widgets.run.frequency import UpdateFrequency
@@ -69,7 +70,8 @@ class Standing:
     _branches: Branches
     _locked: bool
     _probe: Probe | None
-    """None in a disabled session."""
+    _keeper: Keeper | None
+    """None in a disabled session, both."""
     _freezer: MomentFreezer | None
     """None until a moment is to be frozen."""
     _replay: Replay | None
@@ -268,10 +270,12 @@ class Standing:
         return self._capture.architecture
 
     def _show_more(self) -> None:
-        """Other layers are watched: those of a moment come from another replay of its batch."""
+        """Other layers are watched: of a moment and of a probe they come from another run."""
         replay, capture = self._replay, self._capture
         if replay is not None and capture is not None:
             self._run.loop.jobs.submit("watch", lambda: capture.show(replay.run()))
+        elif self._probe is not None:
+            self._probe.new_batch()
 
     def _check_open(self) -> None:
         if self._run.control.closed:

@@ -105,7 +105,7 @@ class Views(Watching):
         return self._hub.widget(f"weights {layer}", Weights, layers=[self._one_layer(layer)])
 
     def inputs(self) -> Inputs:
-        """What the model was given in the shown batch: samples with labels and losses, and tools to change them.
+        """What the model was given in the shown batch: samples, labels and losses, and tools to change them.
 
         See `pin_current_batch`, `add_perturbation` and `set_probe_mode` for the calls behind it.
         """

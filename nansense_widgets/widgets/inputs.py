@@ -8,6 +8,6 @@ __all__ = ["Inputs"]
 
 
 class Inputs(CardsPart, front_end="inputs"):
-    """`session.inputs()`: samples of the batch, what is changed about them, and what the model says of them."""
+    """`session.inputs()`: samples of the batch, what is changed about them, what the model says of them."""
 
     _opens_on = "inputs"

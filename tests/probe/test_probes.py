@@ -425,3 +425,55 @@ def test_memory_says_what_it_holds(paused: Paused) -> None:
     session.add_perturbation(sample=0, scale=0)
     probed(session)
     assert session.memory().by_kind["probe"] > before
+
+
+def test_a_layer_that_is_watched_later_comes_from_another_probe(paused: Paused) -> None:
+    session = paused(small_net(), pictures())
+    session.unwatch()
+    session.watch("0")
+    session.pin_current_batch()
+    assert set(probed(session).layers) == {"0"}
+    session.watch("4")
+    assert set(probed(session).layers) == {"0", "4"}
+
+
+def test_weights_that_a_cell_changes_are_noticed(paused: Paused) -> None:
+    model = small_net()
+    session = paused(model, pictures())
+    session.set_probe_mode("eval")
+    session.add_perturbation(sample=0, index=(2, 2), values=1.0)
+    before = probed(session)
+    dict(model.named_parameters())["6.weight"].data.zero_()
+    session.add_perturbation(sample=0, index=(2, 3), values=1.0)
+    after = probed(session)
+    assert not torch.equal(before.output[""], after.output[""])
+    assert torch.equal(after.output[""], after.perturbed_output[""])
+
+
+def test_a_forward_that_does_not_repeat_itself_is_told(paused: Paused) -> None:
+    class Clocked(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(64, 3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return self.fc(x.flatten(1)) + next(TICKS)
+
+    session = paused(Clocked(), pictures())
+    session.add_perturbation(sample=0, index=(2, 2), values=1.0)
+    notes = probed(session).notes
+    assert "this forward is not repeatable: run twice, it gives other values in 1 layers (add)" in notes[0]
+
+
+class _Ticks:
+    """Of a class and in a place that nobody looks at."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __next__(self) -> float:
+        self.count += 1
+        return float(self.count)
+
+
+TICKS = _Ticks()
