@@ -12,6 +12,7 @@ from nansense_widgets.capture.snapshot import BatchSnapshot, LayerCall, LeafValu
 from nansense_widgets.probe.result import ProbeResult
 from nansense_widgets.widgets.protocol_strips import Probed, Shows
 from nansense_widgets.widgets.source import Source
+from nansense_widgets.widgets.state import place_text
 
 __all__ = ["probed", "shown_result"]
 
@@ -54,23 +55,19 @@ WATCHED_LATER = "not computed yet: watched after this probe ran; it is in the ne
 
 def _said(source: Source, result: ProbeResult, shows: Shows | None) -> str:
     """Which values these are."""
-    of = result.batch.text
-    parts = [f"the pinned batch ({of})" if result.pinned else of]
-    if result.weights_at is not None and result.weights_at != result.batch.position:
-        parts.append(f"with the weights after {result.weights_at}")
-    elif not result.pinned:
-        parts.append("run again with the weights after it")
-    mode = f"{result.mode} mode" if result.mode != "unchanged" else f"as the loop left it ({result.training})"
-    parts.append(mode)
-    what = {
-        "difference": "perturbed minus original",
-        "perturbed": "perturbed",
-        "original": "original",
-        None: "",
-    }
-    named = f"{what[shows]}: " if shows else ""
-    late = source.probe.computing and source.probe.perturbations != result.perturbations
-    return named + ", ".join(parts) + (", before the last change" if late else "")
+    own, at = result.batch.position, result.weights_at
+    parts = [("pinned: " if result.pinned else "") + place_text(own)]
+    if at is not None and (own is None or at.key != own.key):
+        parts.append(f"weights after {place_text(at)}")
+    else:
+        parts.append("weights after its step")
+    left = f"modules as the loop left them ({result.training})"
+    parts.append(left if result.mode == "unchanged" else f"{result.mode} mode")
+    if shows is not None:
+        parts.insert(0, "perturbed minus original" if shows == "difference" else shows)
+    if source.probe.computing and source.probe.perturbations != result.perturbations:
+        parts.append("before the last change")
+    return " \u00b7 ".join(parts)
 
 
 def _difference(before: Sequence[LayerCall], after: Sequence[LayerCall]) -> tuple[LayerCall, ...]:

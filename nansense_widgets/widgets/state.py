@@ -7,7 +7,7 @@ from nansense_widgets.run.schedule import Schedule
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.source import Source
 
-__all__ = ["LOCKED", "position_payload", "session_state"]
+__all__ = ["LOCKED", "place_text", "position_payload", "session_state"]
 
 
 LOCKED = "locked: many may be looking at this session, and nobody can steer or change it"
@@ -79,6 +79,13 @@ def _step_back(source: Source) -> str:
         return f"the run is {source.status.word}"
     way = source.way_back()
     return "" if way.action else way.text
+
+
+def place_text(position: BatchPosition | None) -> str:
+    """A batch as people count; None is one of the user's own."""
+    if position is None:
+        return "your own batch"
+    return f"epoch {position.epoch + 1}, {position.phase}, batch {position.batch_idx + 1}"
 
 
 def position_payload(position: BatchPosition | None, schedule: Schedule) -> protocol.Position | None:

@@ -488,7 +488,7 @@ def test_a_pinned_batch_and_its_losses() -> None:
     own = Pane(random(2, 1, 4, 4), position=None)
     own.probe.is_pinned = True
     content, _ = own.show()
-    assert content["of"] == "pinned: your own"
+    assert content["of"] == "pinned: your own batch"
 
 
 def test_outputs_that_are_not_finite() -> None:

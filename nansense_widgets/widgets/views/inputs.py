@@ -13,12 +13,11 @@ from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.reading import ProbeReading
 from nansense_widgets.probe.result import ProbeMode, ProbeResult
 from nansense_widgets.probe.updates import PinUpdate
-from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets import protocol_inputs as shapes
 from nansense_widgets.widgets.shown import NOT_YET, RELEASED, ShownOutput
 from nansense_widgets.widgets.source import Source
-from nansense_widgets.widgets.state import LOCKED, position_payload
+from nansense_widgets.widgets.state import LOCKED, place_text, position_payload
 from nansense_widgets.widgets.views.input_answers import Spoken, no_answer, pinned_losses
 from nansense_widgets.widgets.views.input_field import shown_field
 from nansense_widgets.widgets.views.input_pictures import InputPictures, ShownInput, kind_of_input
@@ -310,7 +309,7 @@ class InputsView:
         losses, note = pinned_losses(self._source, read.updates, sample)
         position = read.batch.position
         return {
-            "text": _place(position),
+            "text": place_text(position),
             "position": position_payload(position, self._source.schedule),
             "samples": one.samples,
             "losses": losses,
@@ -319,7 +318,7 @@ class InputsView:
 
     def _origin(self, read: _Read) -> str:
         calls = f", the first of {read.batch.calls} calls of the model" if read.batch.calls > 1 else ""
-        return _place(read.batch.position) + calls
+        return place_text(read.batch.position) + calls
 
     def _state(self, read: _Read) -> shapes.ProbeState:
         result = read.result
@@ -336,12 +335,6 @@ class InputsView:
             "can_pin": LOCKED if self._source.locked else closed,
             "moved": "" if result is None else _moved(result),
         }
-
-
-def _place(position: BatchPosition | None) -> str:
-    if position is None:
-        return "your own"
-    return f"epoch {position.epoch + 1}, {position.phase}, batch {position.batch_idx + 1}"
 
 
 def _moved(result: ProbeResult) -> str:
