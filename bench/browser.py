@@ -92,6 +92,37 @@ async () => {
 """
 
 
+# From the press of a painting pointer to the end of the frame in which its new strips have been drawn, in ms.
+PAINT = """
+async ([row, column]) => {
+  const canvas = document.querySelector(".ipic canvas");
+  const strips = [...document.querySelectorAll("[data-probe]")];
+  const frame = () => new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve, 0)));
+  await frame();
+  const drawn = Promise.all(strips.map((one) => new Promise((resolve, reject) => {
+    const before = one.dataset.probe;
+    new MutationObserver((_, observer) => {
+      if (one.dataset.probe === before) return;
+      observer.disconnect();
+      resolve();
+    }).observe(one, { attributeFilter: ["data-probe"] });
+    setTimeout(() => reject(new Error("no new strips")), 20000);
+  })));
+  const box = canvas.getBoundingClientRect();
+  const place = {
+    clientX: box.x + ((column + 0.5) * box.width) / 28, clientY: box.y + ((row + 0.5) * box.height) / 28,
+    pointerId: 1, button: 0, buttons: 1, bubbles: true, isPrimary: true,
+  };
+  const began = performance.now();
+  canvas.dispatchEvent(new PointerEvent("pointerdown", place));
+  canvas.dispatchEvent(new PointerEvent("pointerup", { ...place, buttons: 0 }));
+  await drawn;
+  await frame();
+  return performance.now() - began;
+}
+"""
+
+
 def measure() -> Iterator[Row]:
     """Clicks, bytes, Stop, first display and memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -104,7 +135,7 @@ def measure() -> Iterator[Row]:
                     headless=True,
                     args=chromium_flags(),
                 )
-                for number, part in enumerate((steps, stop, memory)):
+                for number, part in enumerate((steps, paint, stop, memory)):
                     context = new_context(browser)
                     lab = Lab(server, context, f"bench-{number}")
                     yield from part(lab)
@@ -184,6 +215,23 @@ def bytes_of_an_update(tab: Tab) -> int:
     tab.page.wait_for_timeout(400)
     session.detach()
     return sum(received)
+
+
+def paint(lab: Lab) -> Iterator[Row]:
+    """A painted pixel to new strips: at least a forward of the batch, here with the gradients' graph."""
+    tab, _ = opened(lab)
+    watch(tab, 5)
+    tab.page.locator(".ipic canvas").wait_for(state="visible")
+    times = [tab.page.evaluate(PAINT, [3 + at, 4]) for at in range(15)]
+    took = 1000 * statistics.median(tab.evaluate("durations[-20:]"))
+    probe = 1000 * float(tab.evaluate("session.probe_result.seconds"))
+    yield Row(
+        "painted pixel to new strips, 5 layers",
+        f"{statistics.median(times):.0f} ms",
+        "<= 150 ms",
+        statistics.median(times) <= 150,
+        f"median of 15, the first {times[0]:.0f}; its probe takes {probe:.0f} ms, a step {took:.0f} ms",
+    )
 
 
 def stop(lab: Lab) -> Iterator[Row]:

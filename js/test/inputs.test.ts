@@ -6,9 +6,10 @@ import { outlinePath } from "../src/inputs/outline";
 import { lossesText, lossPath } from "../src/inputs/pinned";
 import { Sender, type Paint } from "../src/inputs/sender";
 import { brushCells, lineCells, placesOf, Stroke } from "../src/inputs/stroke";
-import { boxText, changesText, lossText, pageText, shareText, thumbText } from "../src/inputs/words";
+import { boxText, changesText, lossText, maskOf, pageText, shareText, thumbText } from "../src/inputs/words";
 import { unitPlace } from "../src/strips/unit";
 import type { Strip } from "../src/lib/protocol";
+import type { InputChoice } from "../src/lib/protocol_inputs";
 
 describe("a stroke", () => {
   it("covers every pixel between two places", () => {
@@ -117,6 +118,11 @@ describe("words", () => {
   it("of losses and shares never say more than is known", () => {
     expect([0, 0.00001, 0.271, 12.34, 345.6, NaN].map(lossText)).toEqual(["0.00", "1e-5", "0.27", "12.3", "346", "nan"]);
     expect([0, 0.0001, 0.5831, 0.99999, 1].map(shareText)).toEqual([".000", "<.001", ".583", ">.999", "1"]);
+  });
+  it("which input masks tokens", () => {
+    const one = (name: string, shape: number[]): InputChoice => ({ name, shape, dtype: "int64", kind: "tokens" });
+    const inputs = [one("ids", [8, 16]), one("attention_mask", [8, 16]), one("mask", [8, 4])];
+    expect([maskOf({ inputs, input: "ids" }), maskOf({ inputs, input: "attention_mask" })]).toEqual(["attention_mask", ""]);
   });
   it("of a receptive field", () => {
     expect(boxText([[2, 5], [0, 1]])).toBe("3\u00d71: rows 2\u20134, columns 0");

@@ -80,11 +80,12 @@ class Net(nn.Module):
         self.mix = nn.Linear(12, 12)
         self.head = nn.Linear(12, 4)
 
-    def forward(self, ids):
-        return self.head(F.relu(self.mix(self.embedding(ids))).mean(1))
+    def forward(self, ids, attention_mask):
+        x = F.relu(self.mix(self.embedding(ids))) * attention_mask[..., None]
+        return self.head(x.mean(1))
 
 model = Net()
-data = [(torch.randint(0, 50, (8, 16)), torch.randint(0, 4, (8,))) for _ in range(6)]
+data = [(torch.randint(0, 50, (8, 16)), torch.ones(8, 16), torch.randint(0, 4, (8,))) for _ in range(6)]
 """
 
 SIGNAL = """

@@ -305,6 +305,14 @@ def test_tokens_are_replaced(lab: Lab) -> None:
     expect(pane.root.get_by_role("alert")).to_contain_text("range")
     pane.button("Undo").click()
     expect(pane.root.get_by_role("alert")).to_be_hidden()
+    # What the model attends to is another input; a token can be taken away there from here.
+    pane.button("Clear all changes").click()
+    chips.nth(5).get_by_role("button").click()
+    pane.root.get_by_role("button", name="Mask token 5").click()
+    pane.changed("1 change")
+    pane.moved("embedding", "0 % of units changed")
+    pane.moved("head", "100 % of units changed")
+    assert pane.view.tab.evaluate("session.perturbations[0].target") == "attention_mask"
 
 
 def test_features_are_dragged_and_typed(lab: Lab) -> None:

@@ -13,9 +13,16 @@ export class TokenChips {
   private open: number | null = null;
   private drawn = "";
 
-  constructor(private readonly replace: (place: number, id: number) => void) {}
+  /** Where the model is told which tokens count; empty: nowhere. */
+  private mask = "";
 
-  show(tokens: Tokens | null, edited: readonly number[], barred: string): void {
+  constructor(
+    private readonly replace: (place: number, id: number) => void,
+    private readonly hide: (place: number, mask: string) => void,
+  ) {}
+
+  show(tokens: Tokens | null, edited: readonly number[], mask: string, barred: string): void {
+    this.mask = mask;
     this.element.hidden = tokens === null;
     if (!tokens) return;
     this.whole.hidden = !tokens.text;
@@ -24,7 +31,7 @@ export class TokenChips {
     this.more.hidden = more <= 0;
     setText(this.more, `first ${formatCount(tokens.ids.length)} of ${formatCount(tokens.total)} tokens`);
     if (barred) this.open = null;
-    const key = JSON.stringify([tokens.ids, tokens.texts, edited, barred, this.open]);
+    const key = JSON.stringify([tokens.ids, tokens.texts, edited, mask, barred, this.open]);
     if (key === this.drawn) return;
     const focused = this.list.contains((this.list.getRootNode() as Document).activeElement) ? (this.list.getRootNode() as Document).activeElement : null;
     const place = focused?.closest<HTMLElement>("li")?.dataset.place;
@@ -38,7 +45,7 @@ export class TokenChips {
     const text = tokens.texts[at];
     const redraw = (open: number | null): void => {
       this.open = open;
-      this.show(tokens, [...(this.list.querySelectorAll<HTMLElement>("li.edited") ?? [])].map((one) => Number(one.dataset.place)), barred);
+      this.show(tokens, [...(this.list.querySelectorAll<HTMLElement>("li.edited") ?? [])].map((one) => Number(one.dataset.place)), this.mask, barred);
     };
     if (this.open === at) return h("li", { "data-place": at, class: changed ? "edited" : "" }, this.field(id, at, redraw));
     const name = [`token ${at}: ${text === undefined ? "" : `${text}, `}id ${id}`, changed && "replaced"].filter(Boolean).join(", ");
@@ -56,7 +63,8 @@ export class TokenChips {
 
   private field(id: number, at: number, redraw: (open: number | null) => void): HTMLElement {
     const input = h("input", { class: "inp", type: "number", min: 0, step: 1, value: id, "aria-label": `Id of token ${at}` });
-    const form = h("form", {}, input);
+    const hide = this.mask && h("button", { type: "button", class: "btn s", "aria-label": `Mask token ${at}`, title: `Set ${this.mask} to 0 at this token`, onclick: () => (redraw(null), this.hide(at, this.mask)) }, "Mask");
+    const form = h("form", {}, input, hide);
     submitOnEnter(form);
     form.addEventListener("submit", (event) => {
       event.preventDefault();

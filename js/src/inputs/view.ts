@@ -19,6 +19,7 @@ import { SignalLines } from "./signal";
 import { placesOf } from "./stroke";
 import { FACE, PAGE, Thumbs } from "./thumbs";
 import { TokenChips } from "./tokens";
+import { maskOf } from "./words";
 import { Tools } from "./tools";
 
 const MODES: [ProbeMode, string, string][] = [
@@ -74,7 +75,10 @@ class InputsView implements CardView {
     this.head = new Head({ pin: (on) => this.act(on ? "pin_current_batch" : "unpin_batch"), input: (name) => this.ask(() => ((this.input = name), (this.channel = this.depth = -1))) });
     this.picture = new PictureSurface({ brush: () => this.brush(), paint: (stroke, cells, brush) => this.paint(stroke, cells, brush) });
     this.features = new FeatureBars((feature, value) => this.perturb({ index: [[feature]], values: [value] }));
-    this.tokens = new TokenChips((place, id) => this.perturb({ index: [[place]], values: [id] }));
+    this.tokens = new TokenChips(
+      (place, id) => this.perturb({ index: [[place]], values: [id] }),
+      (place, mask) => this.perturb({ input_name: mask, index: [[place]], values: [0] }),
+    );
     this.perturbTools = new Tools({
       changed: () => this.host.drawSoon(),
       noise: (noise) => this.perturb({ noise, seed: this.content?.perturbations.length ?? 0, ...this.ofShownChannel() }),
@@ -167,7 +171,7 @@ class InputsView implements CardView {
     this.field.show(content.field, this.buffers, Math.round(this.edge * ratio), theme, this.barred);
     this.picture.draw(Math.round(this.edge * ratio), `${input}, sample ${sample}${label && `, label ${label}`}`, content.field);
     this.features.draw(this.width, theme, { zero: ink.zero, line: ink.line, warn }, this.barred || (this.original ? "the input without the changes is shown" : ""));
-    this.tokens.show(content.tokens, content.edited_tokens, this.barred || (this.original ? "the input without the changes is shown" : ""));
+    this.tokens.show(content.tokens, content.edited_tokens, maskOf(content), this.barred || (this.original ? "the input without the changes is shown" : ""));
     this.signal.draw(this.width, ink);
     this.say(this.other, content.other);
     const pooled = picture && picture.pool > 1 ? `mean of ${picture.pool}\u00d7${picture.pool} values a pixel` : "";

@@ -59,3 +59,9 @@ export function boxText(box: FieldShown["theoretical"]): string {
   const spans = box.map(([from, to], i) => `${names[i] ?? `axis ${i}`} ${to - from > 1 ? `${from}\u2013${to - 1}` : from}`);
   return `${box.map(([from, to]) => to - from).join("\u00d7")}: ${spans.join(", ")}`;
 }
+
+/** The input that says which tokens count: of the same shape, with "mask" in its name; empty: there is none. */
+export function maskOf({ inputs, input }: Pick<InputsContent, "inputs" | "input">): string {
+  const shape = inputs.find(({ name }) => name === input)?.shape.join();
+  return inputs.find((one) => one.name !== input && one.name.toLowerCase().includes("mask") && one.shape.join() === shape)?.name ?? "";
+}

@@ -123,6 +123,7 @@ class StripsView implements CardView {
 
   private drawProbe(): void {
     this.probedLine.show(this.probed);
+    this.element.dataset.probe = String(this.probed?.number ?? "");
     // Only the first output of a layer can be changed in a forward.
     const strip = this.card?.leaf === 0 && !this.frame.display.average ? this.strips?.find(({ kind, missing }) => kind === "activations" && !missing) : undefined;
     this.unitMenu.show(strip && this.selected !== null ? unitPlace(strip, this.selected, this.unit, this.depth) : null);
