@@ -23,7 +23,8 @@ __all__ = ["Keeper", "KeptCall", "flags_of", "named_inputs", "read_output"]
 TARGET_BYTES = 4 * 2**20
 """Tensors beyond this are not looked at as labels."""
 
-OUTPUT_BYTES = 2**28
+OUTPUT_BYTES = 2**26
+"""Of a larger output nothing is said: it would be copied in each batch that is shown."""
 
 InputValues = Callable[[tuple[Any, ...], dict[str, Any]], dict[str, Any]]
 

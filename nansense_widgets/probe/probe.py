@@ -116,6 +116,11 @@ class Probe:
         return self._updates.all
 
     @property
+    def known_loss(self) -> LossKind | None:
+        """Which loss the run uses, as far as that has been found out."""
+        return self._known_loss
+
+    @property
     def target_name(self) -> str:
         """Name of the labels that the run's loss is computed from, as far as that has been found out."""
         _ = self.answers

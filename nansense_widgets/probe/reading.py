@@ -7,7 +7,7 @@ from typing import Protocol
 
 import torch
 
-from nansense_widgets.probe.answers import Answers
+from nansense_widgets.probe.answers import Answers, LossKind
 from nansense_widgets.probe.batch import InputBatch
 from nansense_widgets.probe.field import MeasuredField
 from nansense_widgets.probe.perturbation import Perturbation
@@ -38,6 +38,11 @@ class ProbeReading(Protocol):
     @property
     def answers(self) -> Answers | None:
         """What the model said in `batch` itself, as it ran; None: it has not run (a batch of your own)."""
+        ...
+
+    @property
+    def known_loss(self) -> LossKind | None:
+        """Which loss the run uses, as far as that has been found out."""
         ...
 
     @property
@@ -82,6 +87,7 @@ class NoProbe:
     batch: InputBatch | None = None
     why_none = "nothing is captured: the session was started with enabled=False"
     answers: Answers | None = None
+    known_loss: LossKind | None = None
     is_pinned = False
     updates: tuple[PinUpdate, ...] = ()
     perturbations: tuple[Perturbation, ...] = ()

@@ -7,7 +7,7 @@ from typing import Any
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.values import dtype_name
-from nansense_widgets.probe.answers import Answers, answers_of
+from nansense_widgets.probe.answers import Answers, LossKind, answers_of
 from nansense_widgets.probe.batch import InputBatch
 from nansense_widgets.probe.perturbation import Perturbation
 from nansense_widgets.probe.reading import ProbeReading
@@ -37,6 +37,7 @@ class _Read:
 
     batch: InputBatch
     answers: Answers | None
+    known_loss: LossKind | None
     is_pinned: bool
     updates: tuple[PinUpdate, ...]
     perturbations: tuple[Perturbation, ...]
@@ -54,7 +55,7 @@ class _Read:
         own = result is not None and result.batch is batch
         error = result.error if result is not None and own else ""
         return _Read(
-            batch, probe.answers, probe.is_pinned, probe.updates, probe.perturbations,
+            batch, probe.answers, probe.known_loss, probe.is_pinned, probe.updates, probe.perturbations,
             result if own and not error else None, probe.computing, probe.mode, error,
         )  # fmt: skip
 
@@ -300,7 +301,7 @@ class InputsView:
 
     def _answers(self, which: str, read: _Read, output: Any) -> Answers:
         if which not in self._spoken:
-            self._spoken[which] = answers_of(read.batch, output, ran=read.answers)
+            self._spoken[which] = answers_of(read.batch, output, read.known_loss, ran=read.answers)
         return self._spoken[which]
 
     def _pinned(self, read: _Read, one: ShownInput, sample: int) -> shapes.Pinned | None:
