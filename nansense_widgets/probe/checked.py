@@ -41,6 +41,10 @@ def checked_perturbation(
         raise ValueError(f"noise={noise!r} must not be negative")
     if isinstance(seed, bool) or not isinstance(seed, int):
         raise TypeError(f"seed={seed!r} must be an int")
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed={seed!r} must be 0 … 2**63 - 1")
+    if not isinstance(original, bool):
+        raise TypeError(f"original={original!r} must be True or False")
     return Perturbation(
         0,
         target,
@@ -62,6 +66,8 @@ def checked_unit(
     """A unit of a layer that has run; raises `TypeError` or `ValueError` for one that there is not."""
     node = architecture.nodes[layer]
     shape = node.output_shapes[0] if node.output_shapes else ()
+    if any(type(size) is not int for size in shape):
+        raise ValueError(f"layer={layer!r} gives a nested tensor, in which there are no single units")
     path = node.output_paths[0] if node.output_paths else ""
     split = split_axes(len(shape), architecture.axes(layer, path, len(shape)))
     sizes = tuple(shape[axis] for axis in split.others)
@@ -114,30 +120,51 @@ def _checked_values(name: str, values: Any) -> tuple[float, ...]:
 
 def _several(name: str, value: Any) -> tuple[int, ...]:
     entries = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(entries, (list, tuple, range)):
-        return tuple(_whole(name, entry) for entry in entries)
-    return (_whole(name, entries),)
+    if not isinstance(entries, (list, tuple, range)):
+        return (_whole(name, entries),)
+    if not entries:
+        raise ValueError(f"{name}={value!r} must not be empty")
+    return tuple(_whole(name, entry) for entry in entries)
+
+
+def _single(value: Any) -> Any:
+    """What a tensor or array of one element holds; anything else as it is."""
+    return value.item() if getattr(value, "size", None) is not None and _count(value) == 1 else value
+
+
+def _count(value: Any) -> int:
+    return int(value.numel() if isinstance(value, torch.Tensor) else value.size)
 
 
 def _whole(name: str, value: Any) -> int:
-    value = value.item() if hasattr(value, "item") else value
+    value = _single(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name}={value!r} must be an int, or several")
     return value
 
 
 def _number(name: str, value: Any, *, finite: bool = True) -> float:
-    value = value.item() if hasattr(value, "item") else value
+    value = _single(value)
     if not isinstance(value, (bool, int, float)):
         raise TypeError(f"{name}={value!r} must be a number")
     if finite and not math.isfinite(value):
         raise ValueError(f"{name}={value!r} must be finite")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is too large for a float: {value}"[:100]) from None
 
 
-def check_whole(name: str, dtype: torch.dtype, one: Perturbation) -> None:
-    """Whole numbers cannot hold any value."""
+def check_whole(name: str, tensor: torch.Tensor, one: Perturbation) -> None:
+    """Raise `ValueError` for what whole numbers cannot hold."""
+    dtype = tensor.dtype
     kind = str(dtype).removeprefix("torch.")
+    if one.scale is not None and dtype is not torch.bool and tensor.numel():
+        largest = max(abs(int(end)) for end in tensor.aminmax()) * abs(one.scale)
+        if largest > torch.iinfo(dtype).max:
+            raise ValueError(
+                f"scale={one.scale:g}: {largest:g} does not fit {kind}, which input {name!r} holds"
+            )
     if one.noise is not None:
         raise ValueError(f"noise={one.noise:g}: input {name!r} holds {kind}, to which no noise can be added")
     for value in one.values or ():

@@ -9,7 +9,7 @@ import torch
 
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.snapshot import LayerCall
-from nansense_widgets.probe.forward import Forward, run_forward
+from nansense_widgets.probe.forward import Forward, check_inputs, run_forward
 from nansense_widgets.probe.keeper import KeptCall
 from nansense_widgets.probe.perturbation import Perturbation, split_axes
 from nansense_widgets.probe.result import Moved, ProbeMode, ProbeResult
@@ -28,6 +28,7 @@ class _Base:
     key: tuple[object, ...]
     forward: Forward
     layers: Layers
+    dropped: Mapping[str, str]
     baseline: Baseline | None
 
 
@@ -65,12 +66,14 @@ class Comparison:
         engine.follow_modules()
         architecture = engine.architecture
         wanted = tuple(engine.watched)
+        check_inputs(kept, perturbations, architecture)
         samples = {one.sample for one in perturbations}
         chosen = None if None in samples or not samples else tuple(s for s in samples if s is not None)
         base = self._base_for(kept, mode, wanted, chosen, compares=bool(perturbations))
         notes = [self.note] if self.note else []
         missing = {name: _why_missing(architecture.nodes.get(name)) for name in wanted}
         missing = {name: why for name, why in missing.items() if name not in base.layers}
+        missing |= base.dropped
         result = replace(
             result,
             training=base.forward.training,
@@ -85,7 +88,7 @@ class Comparison:
         if base.baseline.left_out:
             notes.append(f"not compared, for want of memory: {len(base.baseline.left_out)} layers")
         moved, perturbed = values.moved, values.layers
-        if chosen is not None and (others := _moved_elsewhere(base.layers, perturbed, chosen)):
+        if chosen is not None and (others := self._moved_elsewhere(base.layers, perturbed, chosen)):
             notes.append(
                 "other samples changed as well: the model mixes samples "
                 + ("(BatchNorm does in train mode)" if found.training != "eval" else "")
@@ -115,9 +118,35 @@ class Comparison:
         values = LayerValues(wanted, baseline=baseline)
         layers = tuple(engine.architecture.nodes) if compares else wanted
         forward = run_forward(engine, kept, mode, values, layers)
-        self._base = _Base(key, forward, values.layers, baseline)
+        self._base = _Base(key, forward, values.layers, values.dropped, baseline)
         self.note = ""
         return self._base
+
+    def _moved_elsewhere(self, before: Layers, after: Layers, samples: Sequence[int]) -> set[str]:
+        """Watched layers in which other samples changed too."""
+        found = set()
+        architecture = self._engine.architecture
+        for name, calls in after.items():
+            known = {
+                (call.call, leaf.path): leaf.activation
+                for call in before.get(name, ())
+                for leaf in call.leaves
+            }
+            for call in calls:
+                for leaf in call.leaves:
+                    one, other = known.get((call.call, leaf.path)), leaf.activation
+                    if one is None or other is None or one.shape != other.shape:
+                        continue
+                    if one.layout is not torch.strided or one.is_quantized:
+                        continue
+                    axis = split_axes(one.ndim, architecture.axes(name, leaf.path, one.ndim)).batch
+                    if axis is None or one.shape[axis] <= max(samples):
+                        continue
+                    differs = (one != other) & ~(one.isnan() & other.isnan())
+                    rest = [at for at in range(one.shape[axis]) if at not in samples]
+                    if bool(differs.index_select(axis, torch.tensor(rest, dtype=torch.long)).any()):
+                        found.add(name)
+        return found
 
     def repeat(self, kept: KeptCall, mode: ProbeMode) -> bool:
         """Run it without perturbations once more, unless that was done; whether there is a `note` now.
@@ -154,20 +183,6 @@ def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
 def _why_missing(node: object) -> str:
     note = getattr(node, "note", "")
     return note or "did not run in this probe"
-
-
-def _moved_elsewhere(before: Layers, after: Layers, samples: Sequence[int]) -> set[str]:
-    """Watched layers in which other samples changed too."""
-    found = set()
-    for name, calls in after.items():
-        pairs = zip(tensors_of(before.get(name, ())), tensors_of(calls), strict=False)
-        for one, other in pairs:
-            if one.shape != other.shape or one.ndim < 1 or one.shape[0] <= max(samples):
-                continue
-            rest = [at for at in range(one.shape[0]) if at not in samples]
-            if rest and not torch.equal(one[rest].nan_to_num(), other[rest].nan_to_num()):
-                found.add(name)
-    return found
 
 
 def tensors_of(calls: Sequence[LayerCall]) -> list[torch.Tensor]:

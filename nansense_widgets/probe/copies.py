@@ -12,7 +12,7 @@ from torch import nn
 from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.values import size_of, unobserved, unreadable
 
-__all__ = ["CopyError", "copied_arguments", "like"]
+__all__ = ["CopyError", "copied_arguments", "like", "with_gradient"]
 
 MOST_BYTES = 2**28
 """A batch beyond this is not kept: it would take the run's memory."""
@@ -46,7 +46,7 @@ def copied_arguments(
             if size > MOST_BYTES:
                 raise CopyError(f"the model's inputs take more than {MOST_BYTES // 2**20} MiB")
             made = like(tensor, tensor.detach().clone().to(device or tensor.device))
-            memo[id(tensor)] = made.requires_grad_() if tensor.requires_grad else made
+            memo[id(tensor)] = with_gradient(tensor, made)
         for value in _shared(args, kwargs):
             memo[id(value)] = value
             alive.append(value)
@@ -65,6 +65,17 @@ def like(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
         values = values.as_subclass(type(tensor))
     values.__dict__.update(tensor.__dict__)
     return values
+
+
+def with_gradient(tensor: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
+    """The values, which need a gradient if the tensor does; only a leaf must not be written to then."""
+    if not tensor.requires_grad:
+        return values
+    values.requires_grad_()
+    if tensor.is_leaf:
+        return values
+    with torch.enable_grad():
+        return like(tensor, values.clone())
 
 
 def _shared(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:

@@ -153,18 +153,16 @@ def measure(
     shape = tuple(-(-size // step) for size, step in zip(work.sizes, work.block, strict=True))
     change = torch.zeros(len(blocks), dtype=torch.float64)
     hit = torch.zeros(len(blocks), dtype=torch.bool)
-    rounds, began, said = 0, time.perf_counter(), 0.0
+    rounds, said = 0, 0.0
     total = (ON_THE_SAMPLE + ON_NOISE) * len(blocks)
     stopped = ""
     for round_, on_noise in enumerate([False] * ON_THE_SAMPLE + [True] * ON_NOISE):
-        late = time.perf_counter() - began > MOST_SECONDS
-        if round_ and late:
-            stopped = f"stopped after {MOST_SECONDS:g} s"
-            break
-        rounds += 1
         for first, moved in work.rounds(blocks, round_, on_noise):
             if cancelled():
                 return replace(field, done=1.0, note="cancelled")
+            if work.is_late:
+                stopped = f"stopped after {MOST_SECONDS:g} s"
+                break
             part = slice(first, first + len(moved))
             hit[part] |= moved != 0
             if not on_noise:
@@ -172,6 +170,13 @@ def measure(
             if time.perf_counter() - said > 0.1:
                 said = time.perf_counter()
                 told(replace(field, block=work.block, done=min(0.99, (round_ * len(blocks) + first) / total)))
+        if stopped:
+            break
+        rounds += 1
+    if not rounds:
+        raise ValueError(
+            f"not measured: to go over the input once takes longer than {MOST_SECONDS:g} s; training would wait"
+        )
     measured = _bounds(hit.reshape(shape), work.block, work.sizes)
     if measured is not None and any(step > 1 for step in work.block):
         measured = work.refined(measured)
@@ -197,6 +202,7 @@ def measure(
 class _Measurement:
     def __init__(self, engine: CaptureEngine, kept: KeptCall, unit: Unit) -> None:
         self._engine, self._unit = engine, unit
+        self._ends = time.perf_counter() + MOST_SECONDS
         place = kept.batch.places[unit.input]
         given = kept.batch.inputs[unit.input]
         self._axes = engine.architecture.axes(place.layer, place.path, given.ndim)
@@ -231,6 +237,11 @@ class _Measurement:
                     repeated[id(tensor)] = one.repeat_interleave(rows, axis)
         args, kwargs = copy.deepcopy((kept.args, dict(kept.kwargs)), dict(repeated))
         self._kept = replace(kept, args=args, kwargs=kwargs)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether training has waited for long enough."""
+        return time.perf_counter() > self._ends
 
     def mixes_samples(self) -> bool:
         """Whether another sample of the batch changes the unit's value."""
@@ -275,6 +286,8 @@ class _Measurement:
         blocks = [(*whole[:axis], slab, *whole[axis + 1 :]) for slab in slabs]
         quiet = torch.ones(len(slabs), dtype=torch.bool)
         for round_, on_noise in ((0, False), (1, False), (0, True), (1, True)):
+            if round_ + on_noise and self.is_late:
+                break
             for first, moved in self.rounds(blocks, round_, on_noise):
                 quiet[first : first + len(moved)] &= moved == 0
         loud = (~quiet).nonzero()
@@ -309,7 +322,7 @@ class _Measurement:
             if like.dtype is torch.bool:
                 return ~like
             if len(known) == 1:
-                return like + 1
+                return torch.where(like > 0, like - 1, like + 1)
             at = torch.randint(len(known), like.shape, generator=generator).to(like.device)
             drawn = known[at]
             return torch.where(drawn == like, known[(at + 1) % len(known)], drawn)

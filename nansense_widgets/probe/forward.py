@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -19,8 +20,9 @@ from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.values import unobserved, unreadable
 from nansense_widgets.history.random_state import RandomState
 from nansense_widgets.probe.copies import like
+from nansense_widgets.probe.footprint import SandboxError
 from nansense_widgets.probe.keeper import KeptCall, flags_of, read_output
-from nansense_widgets.probe.perturbation import Perturbation
+from nansense_widgets.probe.perturbation import Perturbation, split_axes
 from nansense_widgets.probe.result import ProbeMode
 from nansense_widgets.probe.sandbox import Sandbox
 
@@ -76,6 +78,8 @@ def run_forward(
 
     Raises whatever the model raises; it is as before then too.
     """
+    if dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
+        raise SandboxError("not probed: in distributed training a forward may wait for other processes")
     model, architecture = engine.model, engine.architecture
     of_layers: dict[str, list[Perturbation]] = {}
     for one in perturbations:
@@ -87,7 +91,8 @@ def run_forward(
         with ExitStack() as entered:
             # Modes of the user's that count or log what is computed are not to see this.
             entered.enter_context(_disable_current_modes())
-            entered.enter_context(Sandbox(model))
+            given = [value for value in (*kept.args, *kept.kwargs.values()) if isinstance(value, nn.Module)]
+            entered.enter_context(Sandbox(model, given))
             if mode != "unchanged":
                 model.train(mode == "train")
             modules = dict(model.named_modules())
@@ -135,6 +140,22 @@ def change_inputs(
         tensor, place = inputs[one.target], kept.batch.places[one.target]
         axes = architecture.axes(place.layer, place.path, tensor.ndim)
         one.apply(tensor, axes, kept.batch.inputs[one.target].to(tensor.device))
+
+
+def check_inputs(kept: KeptCall, perturbations: Sequence[Perturbation], architecture: Architecture) -> None:
+    """Raise `ValueError`, before anything is run, for a perturbation that does not fit this batch."""
+    size = None
+    for name, tensor in kept.batch.inputs.items():
+        place = kept.batch.places[name]
+        axes = architecture.axes(place.layer, place.path, tensor.ndim)
+        for one in perturbations:
+            if not one.is_layer and one.target == name:
+                one.check(tuple(tensor.shape), axes)
+        axis = split_axes(tensor.ndim, axes).batch
+        size = tensor.shape[axis] if size is None and axis is not None else size
+    for one in perturbations:
+        if size is not None and one.sample is not None and one.sample >= size:
+            raise ValueError(f"{one.text}: this batch has {size} samples")
 
 
 def _inputs(engine: CaptureEngine, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, torch.Tensor]:

@@ -35,6 +35,9 @@ EXACT = 1e-5
 DIVISORS = (2, 4, 8, 16, 32)
 """Of a loss whose gradients are added up over several batches."""
 
+MOST_RIVALS = 400
+"""Losses that are tried after one that fits, to see whether it is the only one."""
+
 MOST_PAIRS = 64
 """Outputs with targets that are tried."""
 
@@ -80,21 +83,28 @@ class LossKind:
 def find_loss(
     outputs: Tensors, targets: Tensors, inputs: Tensors, seen: Sequence[float]
 ) -> tuple[LossKind, float] | None:
-    """The loss that comes nearest to one of the numbers seen, and that number; None if none is near."""
+    """The loss that comes nearest to one of the numbers seen, and that number; None if none is near.
+
+    None as well if another target comes as near: outputs that are all alike say nothing of labels.
+    """
     values = [value for value in seen if math.isfinite(value)]
     best: tuple[float, LossKind, float] | None = None
+    rivals: set[str] = set()
+    """Targets with which it comes out as near as it can."""
     totals: list[tuple[LossKind, float]] = []
     for kind, terms, half in _candidates(outputs, targets, inputs):
         total = terms.total(kind.reduction)
         totals.append((kind, total))
         for value in values:
             error = _error(total, value)
+            if error <= EXACT and kind.is_of_classes:
+                rivals.add(kind.target)
             if error <= _tolerance(value, half=half) and (best is None or error < best[0]):
                 best = (error, kind, value)
-        if best is not None and best[0] <= EXACT:
+        if best is not None and best[0] <= EXACT and (len(targets) < 2 or len(totals) > MOST_RIVALS):
             break
     if best is not None:
-        return best[1], best[2]
+        return None if len(rivals) > 1 else (best[1], best[2])
     # Of accumulated gradients. So many more numbers would fit by chance, that one has to fit exactly.
     for kind, total in totals:
         for divisor in DIVISORS:
@@ -111,8 +121,9 @@ def loss_value(kind: LossKind, outputs: Tensors, targets: Tensors, inputs: Tenso
 
 
 def is_near(kind: LossKind, value: float, seen: float, outputs: Tensors) -> bool:
-    """Whether a loss is the one that was seen."""
-    return _error(value, seen) <= _tolerance(seen, half=_is_half(outputs[kind.output]))
+    """Whether a loss is the one that was seen, as near as its precision gets: others might be nearer."""
+    tolerance = _tolerance(seen, half=_is_half(outputs[kind.output]))
+    return _error(value, seen) <= (tolerance if tolerance > TOLERANCE else EXACT)
 
 
 def losses_of(kind: LossKind, outputs: Tensors, targets: Tensors, inputs: Tensors) -> torch.Tensor | None:

@@ -175,8 +175,10 @@ class Probe:
         self._changed()
 
     def set_mode(self, mode: ProbeMode) -> None:
-        """Of all probes from now on."""
+        """Of all probes from now on; losses in another mode would be no part of the same curve."""
         with self._lock:
+            if mode != self.mode:
+                self._updates.clear()
             self.mode = mode
         self._changed()
 
@@ -310,9 +312,12 @@ class Probe:
         try:
             self._engine.follow_modules()
             found = measure(self._engine, kept, unit, tell, lambda: not is_wanted())
-        except Exception as error:
+        except BaseException as error:  # SystemExit of the user's model is one, and ends no training
             said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
             found = replace(asked, error=said)
+            if isinstance(error, KeyboardInterrupt):
+                tell(found)
+                raise
         tell(found)
 
     def compute(self) -> None:
@@ -332,8 +337,13 @@ class Probe:
         self._results += 1
         try:
             found = self._comparison.run(kept, mode, perturbations, result)
-        except Exception as error:
+        except BaseException as error:  # SystemExit of the user's model is one, and ends no training
             found = replace(result, error=f"{type(error).__name__}: {error}")
+            if isinstance(error, KeyboardInterrupt):
+                with self._lock:
+                    self.result = found
+                    self._set_computing(False)
+                raise
         found = replace(found, seconds=time.perf_counter() - began)
         update = None
         if pinned and not found.error:

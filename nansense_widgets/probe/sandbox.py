@@ -9,10 +9,12 @@ Modules stay the same objects, since hooks, closures and our own tables know the
 
 from __future__ import annotations
 
+import array
 import copy
 import dataclasses
 import io
 import random
+import threading
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
@@ -26,7 +28,7 @@ from torch.nn.utils import parametrize
 
 from nansense_widgets.capture.values import unobserved
 from nansense_widgets.history.random_state import restore_generator, take_generator
-from nansense_widgets.probe.copies import like
+from nansense_widgets.probe.copies import like, with_gradient
 from nansense_widgets.probe.footprint import MOST_ENTRIES, Footprint, copied_iterator
 
 __all__ = ["Sandbox"]
@@ -34,11 +36,18 @@ __all__ = ["Sandbox"]
 DEEPEST = 8
 """Containers inside containers that are copied."""
 
+MOST_DEEP = 1000
+"""Entries of a longer container are not gone into: it may be a whole dataset."""
+
 MOST_HOLDERS = 10_000
 """Modules and objects that are followed."""
 
 _CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque, Counter)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
+
+
+_ONE_AT_A_TIME = threading.RLock()
+"""Models of two sessions may share a module."""
 
 
 class Sandbox:
@@ -48,37 +57,46 @@ class Sandbox:
     come from elsewhere than the model's own, but for what its forwards and hooks name (`Footprint`).
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, others: Iterable[nn.Module] = ()) -> None:
         self._model = model
-        self._holders: list[tuple[Any, dict[str, Any]]] = []
-        """Objects with the `__dict__` that they get back."""
+        self._others = tuple(others)
+        self._holders: list[tuple[Any, dict[str, Any], type]] = []
+        """Objects with the `__dict__` and class that they get back."""
+        self._tables: list[tuple[Any, list[tuple[Any, Any]]]] = []
+        """Tables of hooks with what is in them: a handle knows the table itself, and may remove its hook."""
         self._flags: list[tuple[torch.jit.ScriptModule, bool]] = []
         self._written: list[tuple[torch.Tensor, torch.Tensor, int]] = []
         """Tensors that cannot be replaced, with copies and versions."""
         self._generators: list[tuple[Any, Any]] = []
         self._known: dict[int, Any] = {}
-        self._storages: dict[int, torch.UntypedStorage] = {}
+        self._storages: dict[tuple[int, int], torch.UntypedStorage] = {}
         self._parametrized: tuple[int, Any] | None = None
         self._footprint = Footprint()
         self._own_modules = {type(module).__module__ for module in model.modules()}
 
     def __enter__(self) -> None:
+        _ONE_AT_A_TIME.acquire()
         with unobserved():
             try:
                 self._enter()
             except BaseException:
                 self._leave()
+                _ONE_AT_A_TIME.release()
                 raise
 
     def __exit__(self, *_: object) -> None:
-        with unobserved():
-            self._leave()
+        try:
+            with unobserved():
+                self._leave()
+        finally:
+            _ONE_AT_A_TIME.release()
 
     def _enter(self) -> None:
         self._parametrized = (parametrize._cache_enabled, parametrize._cache)
         parametrize._cache_enabled, parametrize._cache = 0, {}
         self._footprint.of_all_modules()
-        waiting: list[Any] = list(self._model.modules())
+        waiting: list[Any] = [module for root in (self._model, *self._others) for module in root.modules()]
+        waiting = list({id(module): module for module in waiting}.values())
         seen = {id(holder) for holder in waiting}
         while waiting and len(self._holders) < MOST_HOLDERS:
             holder = waiting.pop(0)
@@ -90,7 +108,11 @@ class Sandbox:
             copied = {key: self._copy(value, 0, found) for key, value in original.items()}
             if isinstance(holder, nn.Module):
                 found += self._footprint.of_module(holder)
-            self._holders.append((holder, original))
+                tables = (
+                    value for key, value in original.items() if "hooks" in key and isinstance(value, dict)
+                )
+                self._tables += [(table, list(table.items())) for table in tables]
+            self._holders.append((holder, original, type(holder)))
             object.__setattr__(holder, "__dict__", copied)
             for one in found:
                 if id(one) not in seen:
@@ -98,8 +120,14 @@ class Sandbox:
                     waiting.append(one)
 
     def _leave(self) -> None:
-        for holder, original in self._holders:
+        for holder, original, kind in self._holders:
+            if type(holder) is not kind:  # a lazy module that has found its sizes
+                object.__setattr__(holder, "__class__", kind)
             object.__setattr__(holder, "__dict__", original)
+        for table, entries in self._tables:
+            if list(table.items()) != entries:
+                table.clear()
+                table.update(entries)
         for module, flag in self._flags:
             if module.training != flag:
                 module.training = flag
@@ -112,7 +140,7 @@ class Sandbox:
         self._footprint.restore()
         if self._parametrized is not None:
             parametrize._cache_enabled, parametrize._cache = self._parametrized
-        for kept in (self._holders, self._flags, self._written, self._generators):
+        for kept in (self._holders, self._tables, self._flags, self._written, self._generators):
             kept.clear()
         self._parametrized = None
         self._known, self._storages = {}, {}
@@ -142,15 +170,19 @@ class Sandbox:
             made = value.copy()
         elif depth >= DEEPEST:
             return value
-        elif kind in _CONTAINERS:
+        elif isinstance(value, (bytearray, array.array)):
+            made = copy.copy(value)
+        elif kind in _CONTAINERS or (isinstance(value, list) and self._is_own(kind)):
             return self._container(value, depth, found)
         elif kind is types.SimpleNamespace:
             made = types.SimpleNamespace(
                 **{k: self._copy(v, depth + 1, found) for k, v in vars(value).items()}
             )
-        elif kind is tuple:
+        elif kind is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
             entries = tuple(self._copy(entry, depth + 1, found) for entry in value)
-            return value if all(a is b for a, b in zip(entries, value, strict=True)) else entries
+            if all(a is b for a, b in zip(entries, value, strict=True)):
+                return value
+            return entries if kind is tuple else kind(*entries)
         elif isinstance(value, Iterator) and not isinstance(value, io.IOBase):
             made = copied_iterator(value)
         elif self._holds_state(value):
@@ -166,6 +198,8 @@ class Sandbox:
             return value
         made = copy.copy(value)
         self._known[id(value)] = made
+        if len(value) > MOST_DEEP:
+            return made
         if isinstance(value, dict):
             for key, entry in value.items():
                 dict.__setitem__(made, key, self._copy(entry, depth + 1, found))
@@ -178,15 +212,19 @@ class Sandbox:
         """Whether it is an object of the user's own that a module may change."""
         if isinstance(value, (type, types.ModuleType, types.FunctionType, types.MethodType)):
             return False
-        beside = type(value).__module__ in self._own_modules and not type(value).__module__.startswith(
-            "torch."
+        own = self._is_own(type(value)) or dataclasses.is_dataclass(value)
+        return own and type(getattr(value, "__dict__", None)) is dict
+
+    def _is_own(self, kind: type) -> bool:
+        """Whether a class is the user's, as the model's own are."""
+        return kind.__module__ == "__main__" or (
+            kind.__module__ in self._own_modules and not kind.__module__.startswith("torch.")
         )
-        return (beside or dataclasses.is_dataclass(value)) and type(getattr(value, "__dict__", None)) is dict
 
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         kind = type(tensor)
         if isinstance(tensor, (UninitializedBuffer, UninitializedParameter)):
-            return tensor
+            return copy.deepcopy(tensor)
         if kind not in (torch.Tensor, nn.Parameter):
             values = like(tensor, tensor.detach().clone())
             return values.requires_grad_() if tensor.requires_grad else values
@@ -194,16 +232,17 @@ class Sandbox:
         if plain and not (tensor.is_conj() or tensor.is_neg()):
             # What shares memory shares it in the copy: views, tied weights, flattened ones of cuDNN.
             storage = tensor.untyped_storage()
-            own = self._storages.get(storage.data_ptr())
+            place = (storage.data_ptr(), storage.nbytes())
+            own = self._storages.get(place)
             if own is None:
-                own = self._storages[storage.data_ptr()] = storage.clone()
+                own = self._storages[place] = storage.clone()
             made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             made = made.set_(own, tensor.storage_offset(), tensor.size(), tensor.stride())
         else:
             made = tensor.detach().clone()
         made = nn.Parameter(made, tensor.requires_grad) if kind is nn.Parameter else made
         if kind is torch.Tensor and tensor.requires_grad:
-            made.requires_grad_()
+            made = with_gradient(tensor, made)
         made.__dict__.update(tensor.__dict__)
         return made
 

@@ -6,6 +6,7 @@ import zlib
 from typing import Any, cast
 
 import torch
+from torch import nn
 
 from nansense_widgets.capture.engine import CaptureEngine
 from nansense_widgets.capture.values import unobserved, unreadable
@@ -21,7 +22,14 @@ def stamp_of(engine: CaptureEngine) -> tuple[object, ...]:
     with unobserved():
         values = tuple(map(_print, (*model.parameters(), *model.buffers())))
     number = -1 if engine.snapshot is None else engine.snapshot.number
-    return (number, values, tuple(module.training for module in model.modules()))
+    return (number, values, tuple(map(_settings, model.modules())))
+
+
+def _settings(module: nn.Module) -> tuple[object, ...]:
+    """A module's class and plain attributes (flags, a rate of dropout), and which modules are in it."""
+    held = module.__dict__
+    plain = ((key, value) for key, value in held.items() if isinstance(value, (bool, int, float, str)))
+    return (id(module), type(module), *plain, *map(id, held.get("_modules", {}).values()))
 
 
 def _print(tensor: torch.Tensor) -> object:

@@ -91,6 +91,8 @@ class LayerValues:
         self._against = against
         self._budget = Budget()
         self._calls: dict[str, list[tuple[int, list[LeafValue]]]] = {}
+        self._seen: dict[str, int] = {}
+        """Layer to its calls so far."""
         self._moved: dict[str, list[float]] = {}
         """Layer to values changed, values compared, largest difference."""
 
@@ -104,6 +106,7 @@ class LayerValues:
         if layer not in self._watched:
             return
         calls = self._calls.setdefault(layer, [])
+        self._seen[layer] = call
         if len(calls) < MAX_CALLS:
             found = [_leaf(path, keep(tensor, self._budget)) for path, tensor in leaves(value)]
             if calls and calls[-1][0] == call:  # its attention weights came first
@@ -130,6 +133,15 @@ class LayerValues:
             name: tuple(LayerCall(call, tuple(map(_on_cpu, items))) for call, items in calls if items)
             for name, calls in self._calls.items()
             if any(items for _, items in calls)
+        }
+
+    @property
+    def dropped(self) -> Mapping[str, str]:
+        """Layer to how many of its calls were kept, where not all were."""
+        return {
+            name: f"first {MAX_CALLS} of {count} calls kept"
+            for name, count in self._seen.items()
+            if count > MAX_CALLS
         }
 
     @property

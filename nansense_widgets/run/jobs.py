@@ -61,10 +61,12 @@ class Jobs:
     # ------------------------------------------------------------ the training thread
 
     def between(self) -> None:
-        """No batch is open: run what waits."""
+        """No batch is open: run what waits now. What is asked meanwhile waits for the next time."""
         self._home, self._inside = threading.get_ident(), False
-        while self._waiting:
+        for _ in range(len(self._waiting)):
             with self._lock:
+                if not self._waiting:
+                    return
                 name, job = self._waiting.popleft()
             self._run(name, job)
 

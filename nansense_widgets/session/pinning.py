@@ -87,9 +87,8 @@ class Pinning(Standing):
             named = {probe.target_name: targets}
         for name, target in named.items():
             if not isinstance(target, torch.Tensor):
-                raise TypeError(
-                    f"targets={targets!r:.80} must be a tensor or a dict of tensors, {name!r} is none"
-                )
+                which = f": {name!r} is none" if isinstance(targets, Mapping) else ""
+                raise TypeError(f"targets={targets!r:.80} must be a tensor or a dict of tensors{which}")
         device = next(
             (tensor.device for _, tensor in leaves((like.args, dict(like.kwargs)))), torch.device("cpu")
         )

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import torch
+from torch import nn
+
+from nansense_widgets.capture.leaves import leaves
 from nansense_widgets.capture.receptive import ReceptiveFields
 from nansense_widgets.capture.selection import select_layers
 from nansense_widgets.probe.checked import check_whole, checked_perturbation, checked_unit
 from nansense_widgets.probe.field import MeasuredField
 from nansense_widgets.probe.keeper import KeptCall
-from nansense_widgets.probe.perturbation import Perturbation, samples_places_channels
+from nansense_widgets.probe.perturbation import Perturbation, samples_places_channels, split_axes
 from nansense_widgets.run.target import checked_timeout
 from nansense_widgets.session.locking import nothing, unless_locked
 from nansense_widgets.session.pinning import Pinning
@@ -78,6 +83,12 @@ class Probing(Pinning):
         kept = self._kept_call("add_perturbation")
         name = self._input_of(kept, input_name)
         tensor, place = kept.batch.inputs[name], kept.batch.places[name]
+        if tensor.layout is not torch.strided or tensor.is_quantized:
+            raise ValueError(
+                f"input_name={name!r} is no plain tensor ({tensor.layout}): it cannot be changed"
+            )
+        if not isinstance(join, bool):
+            raise TypeError(f"join={join!r} must be True or False")
         one = checked_perturbation(
             name,
             sample=sample,
@@ -90,9 +101,14 @@ class Probing(Pinning):
             original=original,
         )
         if not (tensor.is_floating_point() or tensor.is_complex()):
-            check_whole(name, tensor.dtype, one)
-        one.check(tuple(tensor.shape), self.architecture.axes(place.layer, place.path, tensor.ndim))
-        return self._probe.add(one, join=bool(join))
+            check_whole(name, tensor, one)
+            self._check_ids(kept, name, one)
+        axes = self.architecture.axes(place.layer, place.path, tensor.ndim)
+        one.check(tuple(tensor.shape), axes)
+        if one.sample is not None and one.sample < 0:
+            samples = samples_places_channels(tensor, axes).shape[0]
+            one = replace(one, sample=one.sample % samples)
+        return self._probe.add(one, join=join)
 
     @unless_locked(nothing)
     def ablate(
@@ -140,7 +156,11 @@ class Probing(Pinning):
         )
         shape = tuple(node.output_shapes[0]) if node.output_shapes else ()
         if shape and all(type(size) is int for size in shape):  # nested tensors have symbols
-            one.check(shape, self.architecture.axes(name, "", len(shape)))
+            axes = self.architecture.axes(name, "", len(shape))
+            one.check(shape, axes)
+            batch = split_axes(len(shape), axes).batch
+            if one.sample is not None and one.sample < 0 and batch is not None:
+                one = replace(one, sample=one.sample % shape[batch])
         return self._probe.add(one, join=False)
 
     @unless_locked(nothing)
@@ -157,9 +177,14 @@ class Probing(Pinning):
 
         Raises:
             TypeError: if it is no string.
+            ValueError: if there is no such input or layer.
         """
         if target is not None and not isinstance(target, str):
             raise TypeError(f"target={target!r} must be the name of an input or layer, or None")
+        batch = self.probe.batch
+        known = {*self.architecture.nodes, *(() if batch is None else batch.inputs)}
+        if target is not None and target not in known:
+            raise ValueError(f"target={target!r} is no input or layer of this model")
         if self._probe is not None:
             self._probe.clear(target)
 
@@ -247,6 +272,17 @@ class Probing(Pinning):
         if not node.ran:
             raise ValueError(f"layer={layer!r} has not run: {node.note or 'never ran'}")
         return found[0]
+
+    def _check_ids(self, kept: KeptCall, name: str, one: Perturbation) -> None:
+        """On an accelerator an id that an embedding lacks ends all work there, the user's training with it."""
+        assert self._capture is not None
+        on_cpu = all(tensor.device.type == "cpu" for _, tensor in leaves((kept.args, dict(kept.kwargs))))
+        modules = () if on_cpu else tuple(self._capture.model.modules())
+        sizes = [module.num_embeddings for module in modules if isinstance(module, nn.Embedding)]
+        if sizes and any(not 0 <= value < max(sizes) for value in one.values or ()):
+            raise ValueError(
+                f"values={one.values!r} for {name!r} must be 0 … {max(sizes) - 1}: ids of an embedding"
+            )
 
     def _input_of(self, kept: KeptCall, name: object) -> str:
         known = list(kept.batch.inputs)
