@@ -88,7 +88,9 @@ class Comparison:
         if base.baseline.left_out:
             notes.append(f"not compared, for want of memory: {len(base.baseline.left_out)} layers")
         moved, perturbed = values.moved, values.layers
-        if chosen is not None and (others := self._moved_elsewhere(base.layers, perturbed, chosen)):
+        others = set() if chosen is None else self._moved_elsewhere(base.layers, perturbed, chosen)
+        size = _batch_size(kept, engine)
+        if chosen is not None and (others or _outputs_moved(base.forward, found, chosen, size)):
             notes.append(
                 "other samples changed as well: the model mixes samples "
                 + ("(BatchNorm does in train mode)" if found.training != "eval" else "")
@@ -183,6 +185,20 @@ def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
 def _why_missing(node: object) -> str:
     note = getattr(node, "note", "")
     return note or "did not run in this probe"
+
+
+def _outputs_moved(before: Forward, after: Forward, samples: Sequence[int], size: int | None) -> bool:
+    """Whether the model says another thing of other samples; those that have them first."""
+    for path, one in before.output.items():
+        other = after.output.get(path)
+        if other is None or one.shape != other.shape or not one.ndim or one.shape[0] != size:
+            continue
+        if one.layout is torch.strided and not one.is_quantized:
+            rest = torch.tensor([at for at in range(size) if at not in samples], dtype=torch.long)
+            differs = (one != other) & ~(one.isnan() & other.isnan())
+            if bool(differs[rest].any()):
+                return True
+    return False
 
 
 def tensors_of(calls: Sequence[LayerCall]) -> list[torch.Tensor]:

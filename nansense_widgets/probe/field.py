@@ -113,6 +113,9 @@ def theory(architecture: Architecture, unit: Unit, batch: InputBatch) -> Measure
     except ValueError as error:
         return MeasuredField(unit, batch, theoretical_note=str(error))
     field = next((one for one in found if one.input == unit.input), None)
+    if field is not None and not field.box:  # of features, which are channels, theory says all
+        count = batch.inputs[unit.input].shape[-1]
+        field = replace(field, box=((0, count),), extent=((0, count),))
     note = f"{unit.layer} does not depend on {unit.input}" if field is None else field.approximated
     return MeasuredField(unit, batch, field, note)
 
@@ -175,7 +178,7 @@ def measure(
         rounds += 1
     if not rounds:
         raise ValueError(
-            f"not measured: to go over the input once takes longer than {MOST_SECONDS:g} s; training would wait"
+            f"not measured: once over the input takes more than {MOST_SECONDS:g} s, and training waits for it"
         )
     measured = _bounds(hit.reshape(shape), work.block, work.sizes)
     if measured is not None and any(step > 1 for step in work.block):

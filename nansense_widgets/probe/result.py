@@ -26,7 +26,7 @@ class Moved:
         share: of its values, in the perturbed samples, that are another than without the perturbations; from
             0 to 1.
         largest: largest magnitude of a difference; NaN if one is.
-        elsewhere: whether values of other samples changed as well.
+        elsewhere: whether values of other samples changed as well; looked at in watched layers only.
     """
 
     share: float

@@ -77,7 +77,9 @@ class Pinning(Standing):
         if keeper is None or probe is None or capture is None:
             return False
         self._check_open()
-        like = self._kept_call("pin")
+        like = keeper.kept
+        if like is None:
+            raise SessionStateError(f"pin: there is no batch yet: {keeper.why_none}")
         args, kwargs, found = as_arguments(like, inputs, keywords)
         if next(leaves((args, kwargs)), None) is None:
             raise TypeError(f"inputs={inputs!r:.80} must hold at least one tensor")

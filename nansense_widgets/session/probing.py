@@ -274,7 +274,7 @@ class Probing(Pinning):
         return found[0]
 
     def _check_ids(self, kept: KeptCall, name: str, one: Perturbation) -> None:
-        """On an accelerator an id that an embedding lacks ends all work there, the user's training with it."""
+        """On an accelerator an id that an embedding lacks ends all work there, training with it."""
         assert self._capture is not None
         on_cpu = all(tensor.device.type == "cpu" for _, tensor in leaves((kept.args, dict(kept.kwargs))))
         modules = () if on_cpu else tuple(self._capture.model.modules())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nansense_widgets.probe.perturbation import Perturbation
+
 __all__ = ["ACTIONS", "UnknownActionError", "call_text", "perform"]
 
 ACTIONS = frozenset(
@@ -68,8 +70,9 @@ def perform(source: object, name: str, args: dict[str, Any]) -> str:
     if name not in ACTIONS:
         raise UnknownActionError(f"action {name!r} is not one of {', '.join(sorted(ACTIONS))}")
     positional, keywords = _split(name, args)
-    getattr(source, name)(*positional, **keywords)
-    return call_text(name, args)
+    done = getattr(source, name)(*positional, **keywords)
+    # A stroke comes in pieces, and is one call.
+    return done.text if isinstance(done, Perturbation) else call_text(name, args)
 
 
 def call_text(name: str, args: dict[str, Any]) -> str:

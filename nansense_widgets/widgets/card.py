@@ -7,6 +7,7 @@ from typing import Any
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.media.values import dtype_name
 from nansense_widgets.widgets import protocol
+from nansense_widgets.widgets.probed import probed
 from nansense_widgets.widgets.shown import ShownOutput, layout_of
 from nansense_widgets.widgets.source import Source
 from nansense_widgets.widgets.views import VIEWS, CardView, HasWidgets
@@ -27,7 +28,10 @@ class CardPainter:
         """One card; the bytes of its view are appended to `buffers`."""
         layer = want["layer"]
         node = self._source.architecture.nodes.get(layer)
-        shown = ShownOutput.chosen(self._source, snapshot, want)
+        head = snapshot
+        if want["view"] == "strips":  # of a probe the shape is another one than of the batch
+            head, _ = probed(self._source, snapshot, layer, "original")
+        shown = ShownOutput.chosen(self._source, head, want)
         note = "" if snapshot is None or not shown.calls else snapshot.missing.get(layer, "")
         if snapshot is not None and not snapshot.complete:
             note = "; ".join(filter(None, (note, "the loop broke off inside this batch")))

@@ -29,6 +29,10 @@ def probed(
     source: Source, snapshot: BatchSnapshot | None, layer: str, shows: Shows
 ) -> tuple[BatchSnapshot | None, Probed | None]:
     """A snapshot with one layer's values of the probe, and what they are; the same if there is no probe."""
+    failed = source.probe.result
+    if snapshot is not None and failed is not None and failed.error:
+        text = f"the probe failed ({failed.error}): these are the values of the batch itself"
+        return snapshot, {"text": text, "shows": None, "number": snapshot.number}
     result = shown_result(source)
     if snapshot is None or result is None:
         return snapshot, None

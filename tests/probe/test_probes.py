@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import threading
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -477,3 +479,80 @@ class _Ticks:
 
 
 TICKS = _Ticks()
+
+
+def test_what_else_decides_a_forward_is_noticed(paused: Paused) -> None:
+    model = small_net()
+    session = paused(model, pictures())
+    session.add_perturbation(sample=0, scale=1.0)
+    assert all(moved.share == 0 for moved in probed(session).moved.values())
+    dropout = model[3]
+    assert isinstance(dropout, nn.Dropout)
+    dropout.p = 0.0
+    session.add_perturbation(sample=0, scale=1.0)
+    assert all(moved.share == 0 for moved in probed(session).moved.values())
+    model[2] = nn.Tanh()
+    session.add_perturbation(sample=0, scale=1.0)
+    assert all(moved.share == 0 for moved in probed(session).moved.values())
+
+
+def test_samples_count_from_the_end_too(paused: Paused) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    session = paused(model, [*pictures(1), *pictures(1, samples=2), *pictures(1)])
+    one = session.add_perturbation(sample=-1, values=1.0)
+    assert one is not None
+    assert one.sample == 3
+    assert probed(session).notes == ()
+    step(session)  # a batch that has no such sample
+    result = session.wait_for_probe(TIMEOUT_S)
+    assert result is not None
+    assert "sample=3 is out of range: input has 2 there" in result.error
+
+
+def test_another_mode_begins_another_curve(paused: Paused) -> None:
+    session = paused(small_net(), pictures(4))
+    session.pin_current_batch()
+    step(session)
+    probed(session)
+    session.set_probe_mode("eval")
+    probed(session)
+    assert len(session.probe.updates) == 1
+
+
+def test_training_goes_on_while_somebody_paints(paused: Paused) -> None:
+    session = paused(small_net(), pictures(100))
+    done = threading.Event()
+
+    def paint() -> None:
+        while not done.is_set():
+            session.add_perturbation(sample=0, index=(1, 1), values=1.0, join=True)
+            time.sleep(0.002)
+
+    painter = threading.Thread(target=paint)
+    session.detach()
+    painter.start()
+    try:
+        assert session.wait(TIMEOUT_S)
+    finally:
+        done.set()
+        painter.join()
+    session.clear_perturbations()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "match"),
+    [
+        ({"values": 1, "channel": []}, ValueError, r"channel=\[\] must not be empty"),
+        ({"values": 10**400}, ValueError, "too large for a float"),
+        ({"values": 1, "sample": torch.tensor([0, 1])}, TypeError, "must be an int"),
+        ({"noise": 1, "seed": 2**70}, ValueError, "seed="),
+        ({"values": 1, "join": "no"}, TypeError, "join='no' must be True or False"),
+        ({"original": "yes"}, TypeError, "original='yes' must be True or False"),
+    ],
+)
+def test_more_wrong_arguments(paused: Paused, wrong: Any, error: type[Exception], match: str) -> None:
+    session = paused(small_net(), pictures(1))
+    with pytest.raises(error, match=match):
+        session.add_perturbation(**wrong)
+    with pytest.raises(ValueError, match="target='zzz' is no input or layer"):
+        session.clear_perturbations("zzz")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
-from collections import deque
+import threading
+import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -308,3 +311,152 @@ def test_autocast_and_its_cache_are_left_alone(paused: Paused) -> None:
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad():
         assert torch.equal(result.output[""], model(pictures()[0][0]))
     assert torch.is_autocast_cache_enabled()
+
+
+class Pair(NamedTuple):
+    values: torch.Tensor
+    names: list[str]
+
+
+TOTAL = torch.zeros(2)
+AVERAGE = 0.0
+NOTES: dict[str, list[int]] = defaultdict(list)
+STEP = [0]
+
+
+class Reaching(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = nn.Parameter(torch.ones(4, 3))
+        self.pair = Pair(torch.zeros(2), [])
+        self.raw = bytearray(2)
+        self.many = list(range(20_000))
+        shared = np.ones(4, np.float32)
+        self.register_buffer("short", torch.from_numpy(shared[:2]))
+        self.register_buffer("long", torch.from_numpy(shared))
+
+    @functools.lru_cache  # noqa: B019  what users write
+    def weight(self, step: int) -> torch.Tensor:
+        return self.w * 1
+
+    def forward(self, x: torch.Tensor) -> Any:
+        global AVERAGE  # noqa: PLW0603
+        AVERAGE = AVERAGE * 0.9 + 1
+        TOTAL.add_(1)
+        NOTES["calls"].append(len(NOTES["calls"]))
+        self.pair.values.add_(1)
+        self.pair.names.append("x")
+        self.raw[0] += 1
+        self.many.append(0)
+        return x.flatten(1)[:, :4] @ self.weight(STEP[0]) + self.get_buffer("long").sum()
+
+
+def test_what_users_have_written_elsewhere(paused: Paused) -> None:
+    model = Reaching()
+    session = paused(model, pictures())
+
+    def written() -> list[Any]:
+        held = [model.pair.values.tolist(), list(model.pair.names), bytes(model.raw), len(model.many)]
+        return [*held, TOTAL.tolist(), AVERAGE, dict(NOTES), [len(notes) for notes in NOTES.values()]]
+
+    before = written()
+    STEP[0] += 1
+    session.pin_current_batch()
+    result = session.wait_for_probe(TIMEOUT_S)
+    assert result is not None
+    assert result.error == ""
+    assert written() == before
+    with torch.no_grad():
+        expected = pictures()[0][0].flatten(1)[:, :4] @ model.w + 4
+    assert torch.allclose(result.output[""], expected)
+    assert model.weight(STEP[0]).grad_fn is not None  # nothing of the probe's is in the cache
+    model.weight(STEP[0]).sum().backward()
+    assert model.w.grad is not None
+
+
+def test_a_hook_that_removes_itself_is_there_for_training(paused: Paused) -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    session = paused(model, pictures())
+    got: list[Any] = []
+
+    def once(_module: nn.Module, _args: Any, out: torch.Tensor) -> None:
+        got.append(out.shape)
+        handle.remove()
+
+    handle = model[1].register_forward_hook(once)
+    session.pin_current_batch()
+    assert session.wait_for_probe(TIMEOUT_S) is not None
+    assert got == []
+    pauses = session.pause_count
+    session.step_batch()
+    assert session.wait_until_paused(after_pauses=pauses, timeout=TIMEOUT_S)
+    assert len(got) == 1
+    assert not model[1]._forward_hooks
+
+
+def test_a_lazy_module_that_only_a_probe_reaches(paused: Paused) -> None:
+    class Late(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.now, self.late = nn.Linear(64, 3), nn.LazyLinear(3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            return (self.now if self.training else self.late)(x.flatten(1))
+
+    model = Late()
+    session = paused(model, pictures())
+    session.set_probe_mode("eval")
+    session.pin_current_batch()
+    result = session.wait_for_probe(TIMEOUT_S)
+    assert result is not None
+    assert result.error == ""
+    assert type(model.late) is nn.LazyLinear
+    assert model.late.has_uninitialized_params()
+    assert len(model.late._forward_pre_hooks) == 1
+
+
+def test_two_sessions_share_a_module() -> None:
+    shared = nn.Linear(64, 8)
+    weight = shared.weight
+
+    class Slow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.shared, self.head = shared, nn.Linear(8, 3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            time.sleep(0.05)
+            return self.head(self.shared(x.flatten(1)))
+
+    def probe(model: nn.Module) -> None:
+        for _ in range(5):
+            with Sandbox(model):
+                model(torch.zeros(2, 64))
+
+    threads = [threading.Thread(target=probe, args=(Slow(),)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    assert shared.weight is weight
+
+
+def test_a_model_that_exits_in_a_probe_ends_no_training(paused: Paused) -> None:
+    class Exits(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(64, 3)
+
+        def forward(self, x: torch.Tensor) -> Any:
+            if x.amax() > 90:
+                raise SystemExit("too bright")
+            return self.fc(x.flatten(1))
+
+    session = paused(Exits(), pictures(3))
+    session.add_perturbation(sample=0, values=99.0)
+    result = session.wait_for_probe(TIMEOUT_S)
+    assert result is not None
+    assert result.error == "SystemExit: too bright"
+    session.clear_perturbations()
+    session.detach()
+    assert session.wait(TIMEOUT_S)

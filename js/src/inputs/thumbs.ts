@@ -54,7 +54,7 @@ export class Thumbs {
     this.order.set(order);
     this.order.enable(alive);
     this.legend.hidden = !thumbs.some(({ right }) => right === false);
-    const note = order === "loss" && content.order === "batch" ? content.order_note || "losses are not known: in the order of the batch" : "";
+    const note = order === "loss" && content.order === "batch" ? content.order_note || "losses are not known: in the order of the batch" : content.order_note;
     this.note.hidden = !note;
     setText(this.note, note);
     const range = pageText(first, thumbs.length, samples);

@@ -98,7 +98,13 @@ export class Tools {
     // Nothing can be painted on what is shown without the changes.
     for (const part of [this.brush, this.eraser, this.sizes, this.picker, this.level, ...this.swatches]) (part as HTMLButtonElement).disabled = off || original;
     for (const form of [this.noise, this.zero]) for (const part of form.elements as HTMLCollectionOf<HTMLButtonElement>) part.disabled = off;
-    this.undo.disabled = this.clear.disabled = off || perturbations.length === 0;
+    const nothing = off || perturbations.length === 0;
+    const focused = (this.undo.getRootNode() as Document | ShadowRoot).activeElement;
+    this.undo.disabled = this.clear.disabled = nothing;
+    // A disabled button would drop the focus to the page, and the dashboard's keys with it.
+    if (nothing && (focused === this.undo || focused === this.clear)) {
+      [this.brush, ...this.noise.querySelectorAll<HTMLElement>("button")].find((part) => part.offsetWidth > 0)?.focus({ preventScroll: true });
+    }
     this.original.hidden = perturbations.length === 0 && !original;
     this.original.setAttribute("aria-pressed", String(original));
     this.reason.hidden = !off && !(original && paints);

@@ -132,7 +132,9 @@ class InputsView implements CardView {
     this.picture.receive(picture, this.bytes(picture?.buffer), JSON.stringify([input, sample, of.replace(/^pinned: /, "")]));
     this.features.receive(features, this.bytes(features?.buffer));
     this.signal.receive(signal, this.bytes(signal?.buffer));
-    // A page that a smaller batch does not have.
+    // What a smaller batch does not have.
+    const { display } = this.host.frame;
+    if (content.samples > 0 && display.sample >= content.samples) display.set({ sample: content.samples - 1 });
     if (this.first >= Math.max(1, content.samples)) this.first = 0;
   }
 

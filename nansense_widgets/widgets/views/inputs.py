@@ -325,10 +325,13 @@ class InputsView:
         result = read.result
         training = (result.training if result is not None else "") or read.batch.training
         left = f"as the loop has left it ({training})"
+        note = MODES.get(read.mode, left)
+        if read.mode != "unchanged" and not (read.is_pinned or read.perturbations):
+            note += "; it takes effect when something is pinned or perturbed"
         closed = "this session is closed" if self._source.status.word == "closed" else ""
         return {
             "mode": read.mode,
-            "mode_note": MODES.get(read.mode, left),
+            "mode_note": note,
             "computing": read.computing,
             "error": read.error,
             "notes": [] if result is None else list(result.notes),

@@ -55,6 +55,9 @@ class StripsView:
             return {"strips": [_missing(kind, shown.why) for kind in KINDS], "probed": of_probe}
         kinds = (*KINDS, *([] if of_probe else custom_kinds(self._source)))
         strips = [self._strip(snapshot, kind, shown, leaf, want, buffers) for kind in kinds]
+        if of_probe is not None and of_probe["shows"] == "difference":
+            for strip in strips:
+                strip["dead"] = []  # no difference is no dead channel
         return {"strips": strips, "probed": of_probe}
 
     def fetch(self, want: protocol.CardWant, ask: ExactAsk) -> tuple[dict[str, Any], list[bytes]]:
