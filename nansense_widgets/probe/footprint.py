@@ -79,6 +79,11 @@ class Footprint:
             for hook in list(table.values()):
                 self._function(hook, [])
 
+    def of_class(self, kind: type) -> None:
+        """Remember what the methods of a tensor's class reach."""
+        for method in vars(kind).values():
+            self._function(getattr(method, "__func__", method), [])
+
     def restore(self) -> None:
         """Put back what was changed."""
         for container, before in self._containers.values():

@@ -92,7 +92,8 @@ def run_forward(
             # Modes of the user's that count or log what is computed are not to see this.
             entered.enter_context(_disable_current_modes())
             given = [value for value in (*kept.args, *kept.kwargs.values()) if isinstance(value, nn.Module)]
-            entered.enter_context(Sandbox(model, given))
+            classes = {type(tensor) for _, tensor in leaves((kept.args, dict(kept.kwargs)))}
+            entered.enter_context(Sandbox(model, given, classes))
             if mode != "unchanged":
                 model.train(mode == "train")
             modules = dict(model.named_modules())

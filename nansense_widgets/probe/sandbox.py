@@ -57,9 +57,13 @@ class Sandbox:
     come from elsewhere than the model's own, but for what its forwards and hooks name (`Footprint`).
     """
 
-    def __init__(self, model: nn.Module, others: Iterable[nn.Module] = ()) -> None:
+    def __init__(
+        self, model: nn.Module, others: Iterable[nn.Module] = (), classes: Iterable[type] = ()
+    ) -> None:
         self._model = model
         self._others = tuple(others)
+        self._classes = frozenset(classes) - {torch.Tensor, nn.Parameter}
+        """Of the tensors that the model is given."""
         self._holders: list[tuple[Any, dict[str, Any], type]] = []
         """Objects with the `__dict__` and class that they get back."""
         self._tables: list[tuple[Any, list[tuple[Any, Any]]]] = []
@@ -95,6 +99,8 @@ class Sandbox:
         self._parametrized = (parametrize._cache_enabled, parametrize._cache)
         parametrize._cache_enabled, parametrize._cache = 0, {}
         self._footprint.of_all_modules()
+        for kind in self._classes:
+            self._footprint.of_class(kind)
         waiting: list[Any] = [module for root in (self._model, *self._others) for module in root.modules()]
         waiting = list({id(module): module for module in waiting}.values())
         seen = {id(holder) for holder in waiting}
