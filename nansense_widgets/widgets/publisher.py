@@ -17,6 +17,10 @@ BURST = 4
 """Updates that may follow each other at once after a quiet moment: a step is `running`, then `paused`."""
 
 
+LOST_S = 2.0
+"""After so long without an update another is ordered: an interrupt of the kernel may have ended the first."""
+
+
 class Publisher:
     """Calls `update` soon after a poke, on the event loop of the main thread, at most 20 times a second.
 
@@ -30,6 +34,7 @@ class Publisher:
         self._lock = threading.Lock()
         self._poked = False
         self._scheduled = False
+        self._scheduled_at = 0.0
         self._next = 0.0
 
     def find_loop(self) -> None:
@@ -41,9 +46,11 @@ class Publisher:
         """An update is due (any thread)."""
         with self._lock:
             self._poked = True
-            if self._scheduled or self._loop is None or self._loop.is_closed():
+            now = time.monotonic()
+            waits = self._scheduled and now < self._scheduled_at + LOST_S
+            if waits or self._loop is None or self._loop.is_closed():
                 return
-            self._scheduled = True
+            self._scheduled, self._scheduled_at = True, now
         with suppress(RuntimeError):  # the loop was closed just now: nobody is left to be told
             self._loop.call_soon_threadsafe(self._tick)
 

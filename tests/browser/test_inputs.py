@@ -122,7 +122,7 @@ def test_a_painted_pixel_is_seen_at_once_and_followed_through_the_layers(lab: La
     pane.view.page.mouse.up()
     pane.changed("1 change")
     expect(pane.view.code).to_have_text(
-        re.compile(r"session\.add_perturbation\('image', sample=0, .*values=\[1\]")
+        "session.add_perturbation('image', sample=0, index=(1, 2), values=1.0)"
     )
     assert pane.pixel(1, 2) == 255
     pane.moved("conv1", r"[1-9<].* of units changed")

@@ -33,7 +33,7 @@ BOXES = """
 
 def open_statistics(lab: Lab, *layers: str, **options: Any) -> tuple[View, Locator]:
     """A dashboard with statistics, and the card of the first layer, which shows its histogram."""
-    options.setdefault("viewport", (1600, 1300))
+    options.setdefault("viewport", (1900, 1300))  # a table of one row an epoch
     view = open_training(lab, watch=layers, start=START, **options)
     card = view.card(layers[0])
     card.get_by_role("tab", name="Histogram").click()

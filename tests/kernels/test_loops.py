@@ -237,6 +237,7 @@ def test_interrupt_of_an_idle_kernel_pauses_the_worker(kernel: Kernel) -> None:
     time.sleep(0.5)  # the handler is set shortly after the launching cell
     press(kernel, comm, "step_run")
     wait_for_status(comm, "running")
+    time.sleep(0.2)  # while ipykernel handles the click, an interrupt is its own
     kernel.interrupt()
     wait_for_status(comm, "paused")
     assert kernel.execute("print('alive')").text.strip() == "alive"

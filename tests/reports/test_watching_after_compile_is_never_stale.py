@@ -32,6 +32,7 @@ class Backend:
 
 @pytest.mark.parametrize("when", ["before start", "after start"])
 def test_watching_after_compile_is_never_stale(when: str) -> None:
+    torch._dynamo.reset()  # noqa: SLF001  its limit of recompilations is one for the whole process
     torch.manual_seed(0)
     plain = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2))
     backend = Backend()

@@ -36,7 +36,7 @@ def test_what_is_held_is_named_by_kind_and_layer_and_does_not_grow_with_batches(
     assert snapshot is not None
     kept = snapshot.activations["1"].nbytes + snapshot.activation_gradients["1"].nbytes
     assert MemoryEntry("snapshot", "1", kept) in report.entries
-    assert set(report.by_kind) == {"snapshot", "statistics", "parameters", "patches", "run log"}
+    assert set(report.by_kind) == {"snapshot", "statistics", "parameters", "patches", "run log", "probe"}
     assert report.total == sum(report.by_kind.values()) == sum(report.by_name.values())
     assert "statistics" in str(report)
     assert "1" in report.by_name
