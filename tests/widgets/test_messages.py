@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from typing import Any
@@ -190,6 +191,28 @@ def test_one_widget_however_often_it_is_shown(paused: Any) -> None:
 def test_unknown_arguments_of_a_widget_are_refused(paused: Any) -> None:
     with pytest.raises(TypeError, match="unknown arguments: color"):
         Dashboard(paused[0].session._hub, color="red")  # noqa: SLF001
+
+
+def test_publisher_orders_an_update_that_was_lost_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An interrupt of the kernel may end the callback before it has begun."""
+    monkeypatch.setattr("nansense_widgets.widgets.publisher.LOST_S", 0.05)
+
+    async def main() -> int:
+        updates: list[None] = []
+        publisher = Publisher(lambda: updates.append(None))
+        publisher.find_loop()
+        with monkeypatch.context() as lost:
+            lost.setattr(asyncio.get_running_loop(), "call_soon_threadsafe", lambda *_: None)
+            publisher.poke()
+        publisher.poke()  # at once, it is taken to be under way
+        await asyncio.sleep(0.02)
+        assert updates == []
+        await asyncio.sleep(0.05)
+        publisher.poke()
+        await asyncio.sleep(0.1)
+        return len(updates)
+
+    assert asyncio.run(main()) == 1
 
 
 def test_publisher_makes_many_pokes_one_update_and_keeps_the_pace() -> None:
