@@ -145,10 +145,13 @@ def measure() -> Iterator[Row]:
             server.stop()
 
 
-def opened(lab: Lab) -> tuple[Tab, float]:
-    """A notebook with a paused session and its dashboard; and the seconds until that was on screen."""
+def opened(lab: Lab, height: int = 5200) -> tuple[Tab, float]:
+    """A notebook with a paused session and its dashboard; and the seconds until that was on screen.
+
+    The page is tall enough for all cards: 5,200 pixels for 20 layers.
+    """
     tab = lab.open(lab.write_notebook([SETUP, "session.dashboard()"]))
-    tab.page.set_viewport_size({"width": 1600, "height": 5200})
+    tab.page.set_viewport_size({"width": 1600, "height": height})
     tab.execute(SETUP)
     tab.execute("session.wait_until_paused(timeout=30); session.watch('0')")
     began = time.monotonic()
@@ -160,8 +163,11 @@ def opened(lab: Lab) -> tuple[Tab, float]:
     tab.page.get_by_role("region", name="nansense training debugger").wait_for()
     shown = time.monotonic() - began
     tab.page.locator("[data-snapshot]").wait_for(state="attached")
-    # Tall enough that all cards are on screen.
-    tab.page.evaluate("() => document.querySelector('.body')?.style.setProperty('--body-h', '4800px')")
+    tab.page.evaluate(
+        "(height) => { const body = document.querySelector('.body');"
+        " body.style.setProperty('--body-h', `${height}px`); body.scrollIntoView(); }",
+        height - 400,
+    )
     return tab, shown
 
 
@@ -219,7 +225,7 @@ def bytes_of_an_update(tab: Tab) -> int:
 
 def paint(lab: Lab) -> Iterator[Row]:
     """A painted pixel to new strips: at least a forward of the batch, here with the gradients' graph."""
-    tab, _ = opened(lab)
+    tab, _ = opened(lab, 2800)
     watch(tab, 5)
     tab.page.locator(".ipic canvas").wait_for(state="visible")
     times = [tab.page.evaluate(PAINT, [3 + at, 4]) for at in range(15)]

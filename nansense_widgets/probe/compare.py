@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -144,33 +145,37 @@ class Comparison:
                     axis = split_axes(one.ndim, architecture.axes(name, leaf.path, one.ndim)).batch
                     if axis is None or one.shape[axis] <= max(samples):
                         continue
-                    differs = (one != other) & ~(one.isnan() & other.isnan())
-                    rest = [at for at in range(one.shape[axis]) if at not in samples]
-                    if bool(differs.index_select(axis, torch.tensor(rest, dtype=torch.long)).any()):
+                    if _moved_outside(one, other, axis, samples):
                         found.add(name)
         return found
 
-    def repeat(self, kept: KeptCall, mode: ProbeMode) -> bool:
-        """Run it without perturbations once more, unless that was done; whether there is a `note` now.
+    @property
+    def is_unchecked(self) -> bool:
+        """Whether something was compared of which it is not known that it repeats itself."""
+        base = self._base
+        return base is not None and base.baseline is not None and base is not self._repeated
+
+    def repeat(self, kept: KeptCall, mode: ProbeMode) -> str:
+        """Run it without perturbations once more; the `note`, if it gives something else then.
 
         A difference to something that does not repeat itself says nothing of the perturbation. That is looked
         at after the result is shown, so that nobody waits for it.
         """
         base = self._base
-        if base is None or base.baseline is None or base is self._repeated:
-            return False
+        if base is None or base.baseline is None:
+            return ""
         self._repeated = base
         again = LayerValues((), against=base.baseline)
         run_forward(self._engine, kept, mode, again, tuple(self._engine.architecture.nodes))
         differs = [name for name, moved in again.moved.items() if moved.share]
         if not differs:
-            return False
+            return ""
         some = ", ".join(differs[:3]) + (", …" if len(differs) > 3 else "")
         self.note = (
             f"this forward is not repeatable: run twice, it gives other values in {len(differs)} layers "
             f"({some}), so differences there are not all of the perturbation"
         )
-        return True
+        return self.note
 
 
 def _batch_size(kept: KeptCall, engine: CaptureEngine) -> int | None:
@@ -193,11 +198,23 @@ def _outputs_moved(before: Forward, after: Forward, samples: Sequence[int], size
         other = after.output.get(path)
         if other is None or one.shape != other.shape or not one.ndim or one.shape[0] != size:
             continue
-        if one.layout is torch.strided and not one.is_quantized:
-            rest = torch.tensor([at for at in range(size) if at not in samples], dtype=torch.long)
-            differs = (one != other) & ~(one.isnan() & other.isnan())
-            if bool(differs[rest].any()):
-                return True
+        plain = one.layout is torch.strided and not one.is_quantized
+        if plain and _moved_outside(one, other, 0, samples):
+            return True
+    return False
+
+
+def _moved_outside(one: torch.Tensor, other: torch.Tensor, axis: int, samples: Sequence[int]) -> bool:
+    """Whether values differ in other samples than these; NaN is equal to itself."""
+    ends = [-1, *sorted(samples), one.shape[axis]]
+    for before, after in itertools.pairwise(ends):
+        length = after - before - 1
+        if length <= 0:
+            continue
+        a, b = one.narrow(axis, before + 1, length), other.narrow(axis, before + 1, length)
+        # The first is by far the faster, but NaN is unequal to itself there.
+        if not torch.equal(a, b) and bool(((a != b) & ~(a.isnan() & b.isnan())).any()):
+            return True
     return False
 
 

@@ -37,6 +37,7 @@ class Probe:
         request: asks the training thread for `compute`, between batches.
         request_field: asks it for `measure_field`.
         on_change: told when something is to be shown anew.
+        on_asked: told when something else was asked for, of which `on_change` will tell when it is there.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Probe:
         request: Callable[[], None],
         request_field: Callable[[], None],
         on_change: Callable[[], None],
+        on_asked: Callable[[], None],
     ) -> None:
         self.mode: ProbeMode = "unchanged"
         self.perturbations: tuple[Perturbation, ...] = ()
@@ -61,6 +63,7 @@ class Probe:
         self._request = request
         self._request_field = request_field
         self._on_change = on_change
+        self._on_asked = on_asked
         self._lock = threading.RLock()
         self._computed = threading.Condition(self._lock)
         self._pinned: KeptCall | None = None
@@ -275,12 +278,13 @@ class Probe:
                 self.result = None
                 self._comparison.forget()
             self._set_computing(False)
+            self._on_change()
         else:
             with self._lock:
                 self._asked += 1
                 self._set_computing(True)
             self._request()
-        self._on_change()
+            self._on_asked()
 
     def _set_computing(self, computing: bool) -> None:
         with self._computed:
@@ -355,20 +359,23 @@ class Probe:
             if update is not None:
                 self._updates.add(update, count)
             self.result = found
+            asked_again = self._computed_for != self._asked
+            unchecked = not found.error and not asked_again and self._comparison.is_unchecked
+            self._set_computing(unchecked or asked_again)
         self._on_change()
-        if perturbations and not found.error and self._computed_for == self._asked:
+        if unchecked:
             self._check_repeats(kept, found)
-        with self._lock:
-            self._set_computing(self._computed_for != self._asked)
-        self._on_change()
 
     def _check_repeats(self, kept: KeptCall, found: ProbeResult) -> None:
         """What was found is shown already; say so if it means little."""
+        note = ""
         with suppress(Exception):  # it did run a moment ago
-            if self._comparison.repeat(kept, found.mode):
-                with self._lock:
-                    if self.result is found:
-                        self.result = replace(found, notes=(self._comparison.note, *found.notes))
+            note = self._comparison.repeat(kept, found.mode)
+        with self._lock:
+            if note and self.result is found:
+                self.result = replace(found, notes=(note, *found.notes))
+            self._set_computing(self._computed_for != self._asked)
+        self._on_change()
 
 
 def _joined(last: Perturbation, one: Perturbation) -> Perturbation | None:

@@ -43,6 +43,7 @@ MOST_HOLDERS = 10_000
 """Modules and objects that are followed."""
 
 _CONTAINERS = (list, dict, set, OrderedDict, defaultdict, deque, Counter)
+_PLAIN = (list, dict, set, OrderedDict)
 _GENERATORS = (torch.Generator, np.random.Generator, np.random.RandomState, random.Random)
 
 
@@ -202,7 +203,8 @@ class Sandbox:
     def _container(self, value: Any, depth: int, found: list[Any]) -> Any:
         if len(value) > MOST_ENTRIES:
             return value
-        made = copy.copy(value)
+        # A module has a dozen tables, mostly empty: `copy.copy` takes ten times as long for those.
+        made = type(value)() if not value and type(value) in _PLAIN else copy.copy(value)
         self._known[id(value)] = made
         if len(value) > MOST_DEEP:
             return made

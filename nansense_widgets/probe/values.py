@@ -164,12 +164,9 @@ class LayerValues:
             if after.shape != before.shape:
                 told[0] += before.numel()
                 continue
-            differs = (after != before) & ~(after.isnan() & before.isnan())
-            changed = int(differs.sum())
-            if changed:
-                told[0] += changed
-                gap = float(_difference(after, before)[differs].abs().max())
-                told[2] = gap if math.isnan(gap) else max(told[2], gap)
+            changed, gap = _moved(after, before)
+            told[0] += changed
+            told[2] = gap if math.isnan(gap) else max(told[2], gap)
 
 
 def _comparable(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -179,6 +176,19 @@ def _comparable(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.is_quantized:
         return tensor.int_repr()
     return tensor.detach() if tensor.layout is torch.strided else tensor.detach().to_dense()
+
+
+def _moved(after: torch.Tensor, before: torch.Tensor) -> tuple[int, float]:
+    """How many values differ, and the largest difference; NaN is equal to itself."""
+    if not after.numel():
+        return 0, 0.0
+    gaps = _difference(after, before).abs()
+    largest = float(gaps.max())
+    if not math.isnan(largest):  # then there is no NaN in either, and no infinity in the same place
+        return int((after != before).sum()), largest
+    differs = (after != before) & ~(after.isnan() & before.isnan())
+    changed = int(differs.sum())
+    return changed, float(gaps[differs].max()) if changed else 0.0
 
 
 def _difference(after: torch.Tensor, before: torch.Tensor) -> torch.Tensor:

@@ -191,7 +191,8 @@ class Pinning(Standing):
             lambda: (loop.last, loop.trail.count),
             lambda: self._ask(_PROBE, probe.compute),
             lambda: self._ask(_FIELD, probe.measure_field),
-            self._hub.redraw,
+            self._hub.redraw_probed,
+            self._hub.redraw_asked,
         )
         capture.keeper, self._keeper, self._probe = keeper, keeper, probe
 

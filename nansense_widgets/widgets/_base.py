@@ -8,6 +8,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from nansense_widgets.widgets import protocol
 from nansense_widgets.widgets.hub import Hub
 
 __all__ = ["SessionWidget", "view_script"]
@@ -54,11 +55,8 @@ class SessionWidget(anywidget.AnyWidget):
         if state != self.state:
             self.state = state
 
-    def paint(self) -> None:
-        """Send what the open views want of a new snapshot (painter thread)."""
-
-    def paint_live(self) -> None:
-        """Send what changes from batch to batch, snapshot or not (painter thread)."""
+    def paint(self, only: frozenset[protocol.ViewName]) -> None:
+        """Send what the open views of these kinds want (painter thread)."""
 
     def keep_picture(self) -> None:
         """Keep what shall be seen when the session's tensors are gone (painter thread)."""
@@ -66,13 +64,13 @@ class SessionWidget(anywidget.AnyWidget):
     def handle(self, message: dict[str, Any]) -> None:
         """Answer one request of a view (painter thread)."""
         if message.get("type") == "action":
-            error = self._hub.perform(str(message.get("name")), dict(message.get("args") or {}))
+            code, error = self._hub.perform(str(message.get("name")), dict(message.get("args") or {}))
             self.send(
                 {
                     "type": "echo",
                     "view": message.get("view"),
                     "req": message.get("req"),
-                    "code": self._hub.last_action,
+                    "code": code,
                     "error": error,
                 }
             )

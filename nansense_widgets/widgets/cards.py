@@ -26,9 +26,6 @@ __all__ = ["CardsPart"]
 MAX_VIEWS = 32
 """Views remembered. A page that closes says nothing: of more, the one silent for longest is forgotten."""
 
-LIVE = frozenset({"run", "timeline"})
-"""Views that show more than the last snapshot and whole epochs."""
-
 STILL_AFTER_S = 1.5
 STILL_LAYERS = 12
 STILL_BYTES = 400_000
@@ -84,15 +81,12 @@ class CardsPart(SessionWidget):
         if still is not None:
             self.still = dict(still)
 
-    def paint(self) -> None:
+    def paint(self, only: frozenset[protocol.ViewName]) -> None:
         for name, view in list(self._views.items()):
-            self._offer(name, view)
-        self._still_later()
-
-    def paint_live(self) -> None:
-        for name, view in list(self._views.items()):
-            if any(card["view"] in LIVE for card in view.cards):
+            if any(card["view"] in only for card in view.cards):
                 self._offer(name, view)
+        if self._opens_on in only:
+            self._still_later()
 
     def _offer(self, name: str, view: _View) -> None:
         if not view.cards:  # nothing of it is in sight

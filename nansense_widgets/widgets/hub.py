@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
 from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.widgets import protocol
@@ -22,8 +22,28 @@ __all__ = ["Hub"]
 W = TypeVar("W", bound="SessionWidget")
 
 
+LIVE: frozenset[protocol.ViewName] = frozenset({"run", "timeline"})
+"""Views that show more than the last snapshot and whole epochs."""
+
 LIVE_S = 1.0
-"""How often views are painted anew that show more than snapshots and whole epochs."""
+"""How often they are painted anew."""
+
+INPUTS: frozenset[protocol.ViewName] = frozenset({"inputs"})
+STRIPS: frozenset[protocol.ViewName] = frozenset({"strips"})
+ASIDE = LIVE | INPUTS
+LAYERS: frozenset[protocol.ViewName] = frozenset(get_args(protocol.ViewName)) - ASIDE
+
+ASIDE_S = 0.05
+"""How long after the layers the views beside them come: a page that draws one thing does not draw another."""
+
+ASKED_S = 0.15
+"""How long what is asked of a probe is not drawn: the page itself draws a stroke at once."""
+
+TOLD_S = 0.15
+"""After so long the last action is said: what it brings comes first."""
+
+LATE_S = 0.3
+"""After so long without a result, layers say that they do not show it yet."""
 
 
 class Hub:
@@ -69,14 +89,29 @@ class Hub:
             self.redraw()
         elif time.monotonic() - self._live_at > LIVE_S:
             self._live_at = time.monotonic()
-            self.painter.submit_latest("live", self._paint_live)
+            self.painter.submit_latest("live", lambda: self._paint(LIVE))
         self.publisher.poke()
 
     def redraw(self) -> None:
         """What is shown is to be shown in another way (any thread, returns at once)."""
         if self._widgets:
-            self.painter.submit_latest("paint", self._paint)
+            self.painter.submit_latest("paint", self._paint_all)
             self.publisher.poke()
+
+    def redraw_probed(self) -> None:
+        """A probe has found something (any thread, returns at once)."""
+        if self._widgets:
+            self.painter.submit_latest("probed", self._paint_probed)
+
+    def redraw_asked(self) -> None:
+        """Something was asked of a probe, that comes soon as a rule (any thread, returns at once).
+
+        What is drawn before takes time from it, so there is a little wait; but where it takes long, the
+        views say what is asked and that they show what was before.
+        """
+        if self._widgets:
+            self.painter.submit_latest("asked", self._paint_asked, ASKED_S)
+            self.painter.submit_latest("probed", self._paint_probed, LATE_S)
 
     def new_snapshot(self, _snapshot: BatchSnapshot) -> None:
         """There is a new snapshot (any thread, returns at once)."""
@@ -96,29 +131,45 @@ class Hub:
 
         self.painter.submit(keep)
 
-    def perform(self, name: str, args: dict[str, Any]) -> str:
-        """Carry out an action of a view; the error's text, or "" if it went well."""
+    def perform(self, name: str, args: dict[str, Any]) -> tuple[str, str]:
+        """Carry out an action of a view: the call that it was, and the error's text, "" if it went well."""
+        error = ""
         try:
-            self.last_action = perform(self.source, name, args)
-        except Exception as error:  # noqa: BLE001  whatever it is, the view that clicked is told
-            self.last_action = call_text(name, args)
-            return f"{type(error).__name__}: {error}"
-        finally:
-            self.publisher.poke()
-        return ""
+            said = perform(self.source, name, args)
+        except Exception as raised:  # noqa: BLE001  whatever it is, the view that clicked is told
+            said = call_text(name, args)
+            error = f"{type(raised).__name__}: {raised}"
+        self.painter.submit_latest("told", lambda: self._tell(said), TOLD_S)
+        return said, error
 
     def state(self) -> protocol.State:
         """The trait `state` as it is now."""
         return session_state(self.source, self.last_action)
 
+    def _tell(self, said: str) -> None:
+        self.last_action = said
+        self.publisher.poke()
+
     def _refresh(self) -> None:
         for widget in list(self._widgets.values()):
             widget.refresh()
 
-    def _paint_live(self) -> None:
-        for widget in list(self._widgets.values()):
-            widget.paint_live()
+    def _paint_all(self) -> None:
+        self._paint(LAYERS)
+        self.painter.submit_latest("aside", lambda: self._paint(ASIDE), ASIDE_S)
 
-    def _paint(self) -> None:
+    def _paint_probed(self) -> None:
+        self._paint(STRIPS)
+        self.painter.submit_latest("inputs", self._paint_inputs, ASIDE_S)
+
+    def _paint_inputs(self) -> None:
+        self._paint(INPUTS)
+        self.publisher.poke()  # the graph
+
+    def _paint_asked(self) -> None:
+        if self.source.probe.computing:  # else it is painted with what came of it
+            self._paint(INPUTS)
+
+    def _paint(self, only: frozenset[protocol.ViewName]) -> None:
         for widget in list(self._widgets.values()):
-            widget.paint()
+            widget.paint(only)

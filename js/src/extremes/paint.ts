@@ -1,6 +1,6 @@
 // Paints patches at whole device pixels a value, with the channel's response laid over them if that is wanted.
 
-import { lutFor, packed, parseHex, type Lut } from "../lib/colormap";
+import { lutFor, packed, type Lut } from "../lib/colormap";
 import type { ChannelPatches, HeatMap, PatchCell, PatchPicture } from "../lib/protocol_extremes";
 import type { Theme } from "../lib/theme";
 
@@ -102,17 +102,4 @@ export function paintSignal(canvas: HTMLCanvasElement, lines: Float32Array[], [l
     context.fillStyle = `rgb(${color & 255},${(color >> 8) & 255},${(color >> 16) & 255})`;
     context.fillRect((at / band.codes.length) * width, height - 5, width / band.codes.length + 0.5, 5);
   });
-}
-
-/** The map from one end of the scale to the other. */
-export function paintLegend(canvas: HTMLCanvasElement, theme: Theme, unsigned: boolean): void {
-  canvas.width = 126;
-  canvas.height = 1;
-  const context = canvas.getContext("2d");
-  if (!context) return;
-  const image = context.createImageData(126, 1);
-  const out = new Uint32Array(image.data.buffer);
-  const lut = lutFor(theme, unsigned);
-  for (let i = 0; i < 126; i++) out[i] = lut[unsigned ? 129 + i : 3 + 2 * i + (i > 62 ? 1 : 0)] ?? packed(parseHex("#000000"));
-  context.putImageData(image, 0, 0);
 }

@@ -3,13 +3,13 @@
 import { OfferLine } from "../cards/offer";
 import type { CardView, ViewHost, ViewKind } from "../cards/view";
 import { Choice } from "../lib/choice";
+import { mapGradient } from "../lib/colormap";
 import { focusedNear, h, setOptions, setText } from "../lib/dom";
 import { formatCount, formatScale } from "../lib/format";
 import { icon } from "../lib/icons";
 import type { Card } from "../lib/protocol";
 import type { By, ChannelPatches, ExtremesContent, ExtremesOptions, PatchCell } from "../lib/protocol_extremes";
 import { patchButton, signalLines } from "./cell";
-import { paintLegend } from "./paint";
 import { detailText, fieldText, originText, poolText, reading } from "./words";
 
 /** Channels on one page. */
@@ -33,7 +33,7 @@ class ExtremesView implements CardView {
   private readonly sources: HTMLSelectElement;
   private readonly choice: Choice<By>;
   private readonly overlay = h("input", { type: "checkbox" });
-  private readonly legendMap = h("canvas", { "aria-hidden": "true" });
+  private readonly legendMap = h("i", { class: "map", "aria-hidden": "true" });
   private readonly legendLow = h("span");
   private readonly legendHigh = h("span");
   private readonly legend = h("span", { class: "leg", role: "img", hidden: true }, this.legendLow, this.legendMap, this.legendHigh);
@@ -122,7 +122,7 @@ class ExtremesView implements CardView {
     this.sources.disabled = this.overlay.disabled = !alive;
     const unsigned = content.patches.every((row) => row.unsigned);
     this.legend.hidden = !this.heat || content.patches.length === 0;
-    paintLegend(this.legendMap, this.host.frame.theme, unsigned);
+    this.legendMap.style.background = mapGradient(this.host.frame.theme, unsigned);
     setText(this.legendLow, unsigned ? "0" : "-max");
     setText(this.legendHigh, "max of the channel");
     this.legend.setAttribute("aria-label", `colour scale of each channel's responses, from ${unsigned ? "0" : "minus its largest magnitude"} to its largest magnitude`);

@@ -1,5 +1,5 @@
-// Sends what is painted: pixels of a stroke are collected, and the next piece leaves at most once a frame and only when
-// the one before was answered. So a slow kernel gets few large pieces and a fast one many small ones.
+// Sends what is painted: the first pixel at once, then pixels are collected, and the next piece leaves at most once a frame
+// and only when the one before was answered. So a slow kernel gets few large pieces and a fast one many small ones.
 
 import type { Cell } from "./stroke";
 
@@ -42,7 +42,7 @@ export class Sender {
   private next(): void {
     if (this.busy || !this.waiting.length) return;
     this.busy = true;
-    this.host.nextFrame(() => void this.send());
+    void this.send();
   }
 
   private async send(): Promise<void> {
@@ -56,7 +56,9 @@ export class Sender {
         this.host.failed();
       }
     }
-    this.busy = false;
-    this.next();
+    this.host.nextFrame(() => {
+      this.busy = false;
+      this.next();
+    });
   }
 }

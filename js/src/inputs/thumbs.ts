@@ -4,11 +4,11 @@ import { Choice } from "../lib/choice";
 import { focusedNear, h, setText } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { InputsContent, Order, Thumb } from "../lib/protocol_inputs";
-import { paintBytes } from "./bytes";
+import { drawFaces, faceOf } from "./faces";
 import { lossText, pageText, thumbText } from "./words";
 
 /** Samples on a page. */
-export const PAGE = 24;
+export const PAGE = 12;
 /** Longest edge of a thumbnail. */
 export const FACE = 32;
 
@@ -22,6 +22,8 @@ export class Thumbs {
   private readonly order: Choice<Order>;
   private readonly note = h("p", { class: "inote", hidden: true });
   private readonly list = h("div", { class: "ithumbs", role: "radiogroup", "aria-label": "Samples" });
+  private readonly faces = h("canvas", { "aria-hidden": "true" });
+  private readonly shelf = h("div", { class: "ishelf" }, this.faces, this.list);
   private readonly range = h("span", { class: "num" });
   private readonly previous: HTMLButtonElement;
   private readonly next: HTMLButtonElement;
@@ -29,7 +31,7 @@ export class Thumbs {
   private readonly pages: HTMLElement;
   readonly element: HTMLElement;
   private content: InputsContent | null = null;
-  private buffers: Uint8Array[] = [];
+  private filled = "";
   private alive = true;
 
   constructor(private readonly events: Events) {
@@ -39,15 +41,13 @@ export class Thumbs {
     this.previous = pager("left", "Previous samples", -PAGE);
     this.next = pager("right", "Next samples", PAGE);
     this.pages = h("div", { class: "ipages" }, this.range, h("span", { class: "flex" }), this.previous, this.next);
-    this.element = h("section", { class: "isec", "aria-label": "Samples" }, h("div", { class: "ish" }, h("h4", {}, "Samples"), h("span", { class: "flex" }), this.order.element), this.list, this.pages, h("div", { class: "inote" }, this.legend), this.note);
+    this.element = h("section", { class: "isec", "aria-label": "Samples" }, h("div", { class: "ish" }, h("h4", {}, "Samples"), h("span", { class: "flex" }), this.order.element), this.shelf, this.pages, h("div", { class: "inote" }, this.legend), this.note);
     this.list.addEventListener("keydown", (event) => this.key(event));
   }
 
   /** `order` as it was asked for, which holds only where losses are known. */
   show(content: InputsContent, buffers: Uint8Array[], order: Order, alive: boolean): void {
-    const news = content !== this.content || alive !== this.alive;
     this.content = content;
-    this.buffers = buffers;
     this.alive = alive;
     const { thumbs, samples, first } = content;
     this.element.hidden = samples === 0;
@@ -62,8 +62,11 @@ export class Thumbs {
     setText(this.range, range);
     this.previous.disabled = !alive || first <= 0;
     this.next.disabled = !alive || first + thumbs.length >= samples;
-    if (news) this.fill(thumbs);
+    const filled = JSON.stringify([alive, devicePixelRatio, thumbs.map((thumb) => ({ ...thumb, buffer: thumb.buffer >= 0 }))]);
+    if (filled !== this.filled) this.fill(thumbs);
+    this.filled = filled;
     this.mark(content.sample);
+    drawFaces(this.faces, this.shelf, thumbs, buffers);
   }
 
   private fill(thumbs: Thumb[]): void {
@@ -75,16 +78,14 @@ export class Thumbs {
   }
 
   private button(thumb: Thumb): HTMLElement {
-    const { sample, loss, right, rows, columns, colour, buffer, text } = thumb;
-    const canvas = buffer >= 0 && h("canvas", { "aria-hidden": "true" });
-    if (canvas) paintBytes(canvas, { rows, columns, colour, bytes: this.buffers[buffer] ?? new Uint8Array(0) }, Math.round(FACE * devicePixelRatio));
+    const { sample, loss, right, buffer, text } = thumb;
     const wrong = right === false && h("i", { class: "iwrong", "aria-hidden": "true" }, "\u2717");
     const number = h("span", { class: "iloss" }, loss === null ? String(sample) : lossText(loss), wrong);
     const name = thumbText(thumb);
     return h(
       "button",
       { type: "button", role: "radio", class: "ithumb", "data-sample": sample, "aria-label": name, title: name, disabled: !this.alive, onclick: () => this.events.choose(sample) },
-      canvas ? h("span", { class: "iface" }, canvas) : h("span", { class: "itext" }, text || `sample ${sample}`),
+      buffer >= 0 ? faceOf(thumb, FACE) : h("span", { class: "itext" }, text || `sample ${sample}`),
       number,
     );
   }

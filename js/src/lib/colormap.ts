@@ -50,6 +50,12 @@ export function mapColor(theme: Theme, unsigned: boolean, share: number): Rgb {
   return mix(from, parseHex(stops[at + 1] ?? ""), place - at);
 }
 
+/** A map from one end of its scale to the other, as a CSS image: unlike a canvas, no layer for the compositor. */
+export function mapGradient(theme: Theme, unsigned: boolean): string {
+  const steps = Array.from({ length: 33 }, (_, i) => cssColor(mapColor(theme, unsigned, unsigned ? i / 32 : i / 16 - 1)));
+  return `linear-gradient(90deg, ${steps.join(", ")})`;
+}
+
 export function parseHex(hex: string): Rgb {
   return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)) as Rgb;
 }

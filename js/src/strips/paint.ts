@@ -123,17 +123,3 @@ export function barColor(code: number, look: Look): string {
   if (code < 3) return cssColor(look.warn);
   return cssColor(mapColor(look.theme, look.unsigned, (code - ZERO) / 126));
 }
-
-/** The colour scale of a strip. */
-export function paintLegend(canvas: HTMLCanvasElement, look: Look): void {
-  const width = 97;
-  canvas.width = width;
-  canvas.height = 1;
-  const context = canvas.getContext("2d");
-  if (!context) return;
-  for (let i = 0; i < width; i++) {
-    const share = look.unsigned ? i / (width - 1) : (2 * i) / (width - 1) - 1;
-    context.fillStyle = cssColor(mapColor(look.theme, look.unsigned, share));
-    context.fillRect(i, 0, 1, 1);
-  }
-}

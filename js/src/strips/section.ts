@@ -1,6 +1,7 @@
 // One tensor of a card, activations or gradients: head with read-out and scale, the strip, its magnifier.
 
 import type { Ink } from "../cards/view";
+import { mapGradient } from "../lib/colormap";
 import { h, setText } from "../lib/dom";
 import { formatNonFinite, formatScale, formatValue } from "../lib/format";
 import { icon } from "../lib/icons";
@@ -8,7 +9,7 @@ import { decode } from "../lib/pixels";
 import type { Strip } from "../lib/protocol";
 import { Bars } from "./bars";
 import { Magnifier } from "./magnifier";
-import { paintLegend, type Look } from "./paint";
+import type { Look } from "./paint";
 import { planBar, planTiles } from "./plan";
 import { readingText, spotText, type Reading, type Spot } from "./readout";
 import { TileGrid, type GridEvents } from "./tilegrid";
@@ -45,8 +46,8 @@ export class Section {
   private readonly bad = h("span", { class: "bad", hidden: true });
   private readonly low = h("span");
   private readonly high = h("span");
-  private readonly legendCanvas = h("canvas", { "aria-hidden": "true" });
-  private readonly legend = h("span", { class: "leg", role: "img" }, this.low, this.legendCanvas, this.high);
+  private readonly map = h("i", { class: "map", "aria-hidden": "true" });
+  private readonly legend = h("span", { class: "leg", role: "img" }, this.low, this.map, this.high);
   private readonly missing = h("div", { class: "missing", hidden: true });
   private readonly number = h("div", { class: "scalar mono", hidden: true });
   private readonly foot = h("div", { class: "foot", hidden: true });
@@ -176,7 +177,7 @@ export class Section {
     setText(this.low, low);
     setText(this.high, scale);
     this.legend.setAttribute("aria-label", `colour scale from ${low} to ${scale}`);
-    paintLegend(this.legendCanvas, look);
+    this.map.style.background = mapGradient(look.theme, look.unsigned);
     const counts = formatNonFinite(strip.nonfinite);
     this.bad.hidden = !counts;
     if (counts) this.bad.replaceChildren(icon("warn", 13), counts);

@@ -4,7 +4,7 @@ import { h, setText } from "../lib/dom";
 import { formatValue } from "../lib/format";
 import { icon } from "../lib/icons";
 import type { WeightPanel, WeightStrip } from "../lib/protocol_weights";
-import { paintLegend } from "../strips/paint";
+import { mapGradient } from "../lib/colormap";
 import { Field, type FieldEvents, type FieldPicture } from "./field";
 import { badText, footOf, scaleEnds } from "./words";
 
@@ -13,7 +13,7 @@ export class StripBox {
   private readonly bad = h("span", { class: "bad", hidden: true });
   private readonly low = h("span");
   private readonly high = h("span");
-  private readonly map = h("canvas", { "aria-hidden": "true" });
+  private readonly map = h("i", { class: "map", "aria-hidden": "true" });
   private readonly legend = h("span", { class: "leg", role: "img" }, this.low, this.map, this.high);
   private readonly number = h("div", { class: "scalar mono", hidden: true });
   private readonly foot = h("div", { class: "foot", hidden: true });
@@ -48,23 +48,10 @@ export class StripBox {
     setText(this.low, low);
     setText(this.high, high);
     this.legend.hidden = strip.colours > 1 && strip.scale === 0;
-    if (strip.colours > 1) this.paintGrey();
-    else paintLegend(this.map, picture.look);
+    // In colour each channel goes from dark to light, with zero in the middle.
+    this.map.style.background = strip.colours > 1 ? "linear-gradient(90deg, #000, #fff)" : mapGradient(picture.look.theme, picture.look.unsigned);
     this.legend.setAttribute("aria-label", `${strip.colours > 1 ? "scale of each colour" : "colour scale"} from ${low} to ${high}`);
     this.field.show(picture);
-  }
-
-  /** In colour each channel goes from dark to light, with zero in the middle. */
-  private paintGrey(): void {
-    this.map.width = 97;
-    this.map.height = 1;
-    const context = this.map.getContext("2d");
-    if (!context) return;
-    for (let i = 0; i < 97; i++) {
-      const level = Math.round((i / 96) * 255);
-      context.fillStyle = `rgb(${level},${level},${level})`;
-      context.fillRect(i, 0, 1, 1);
-    }
   }
 
   destroy(): void {
