@@ -41,6 +41,13 @@ def test_a_job_may_wait_until_another_takes_its_place() -> None:
     painter.stop()
 
 
+def drawn(browser: Browser) -> None:
+    """Both views have drawn what they were sent."""
+    for view in ("pane", "layers"):
+        seq = [message["seq"] for message, _ in browser.cards() if message["view"] == view][-1]
+        browser.send(type="ack", view=view, seq=seq)
+
+
 def test_layers_come_before_what_lies_beside_them() -> None:
     session, loop = start_small()
     session.watch("*")
@@ -48,8 +55,7 @@ def test_layers_come_before_what_lies_beside_them() -> None:
     browser = Browser(session.dashboard())
     browser.send(type="want", view="pane", cards=[PANE])
     browser.send(type="want", view="layers", cards=[want("1")])
-    for view in ("pane", "layers"):
-        browser.send(type="ack", view=view, seq=1)
+    drawn(browser)
     seen = len(browser.cards())
     driver.do("step_batch")
     assert browser.widget._hub.painter.wait_idle(TIMEOUT_S)  # noqa: SLF001
@@ -94,8 +100,7 @@ def test_what_is_asked_of_a_slow_probe_is_said_before_it_is_there(slow: bool) ->
     assert painter.wait_idle(TIMEOUT_S)
     browser.send(type="want", view="pane", cards=[PANE])
     browser.send(type="want", view="layers", cards=[want("layer")])
-    for view in ("pane", "layers"):
-        browser.send(type="ack", view=view, seq=1)
+    drawn(browser)
     if slow:
         model.gate.clear()
     session.add_perturbation("x", sample=0, index=(1,), values=1.0)
@@ -104,9 +109,8 @@ def test_what_is_asked_of_a_slow_probe_is_said_before_it_is_there(slow: bool) ->
         assert of(browser, "pane")[-1]["probe"]["computing"]
         assert len(of(browser, "pane")[-1]["perturbations"]) == 2
         assert of(browser, "layers")[-1]["probed"]["text"].endswith("before the last change")
-        for view in ("pane", "layers"):
-            browser.send(type="ack", view=view, seq=2)
-            browser.send(type="ack", view=view, seq=3)
+        drawn(browser)
+        drawn(browser)  # and what was owed meanwhile
         model.gate.set()
     assert session.wait_for_probe(TIMEOUT_S) is not None
     time.sleep(0.1)  # the widgets are told just after
