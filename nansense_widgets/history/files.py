@@ -30,7 +30,7 @@ _CHUNK = 1 << 20
 class _Part(io.RawIOBase):
     """A file from an offset on, as `torch.save` and `torch.load` want it; hashes what is written in order."""
 
-    def __init__(self, file: BinaryIO, start: int) -> None:
+    def __init__(self, file: io.BufferedReader, start: int) -> None:
         self._file = file
         self._start = start
         file.seek(start)
@@ -45,9 +45,7 @@ class _Part(io.RawIOBase):
         return self._file.read(-1 if size is None else size)
 
     def readinto(self, buffer: Any, /) -> int:
-        data = self._file.read(len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
+        return self._file.readinto(buffer)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         at = offset + self._start if whence == io.SEEK_SET else offset

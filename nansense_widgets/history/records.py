@@ -6,9 +6,11 @@ thousands of patches of a run that takes seconds, and JSON takes none.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import gc
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -110,14 +112,27 @@ def unpack_records(packed: Any, kind: type[T], classes: Sequence[type], special:
     Raises:
         Exception: of any kind, for anything that `pack_records` has not made.
     """
-    document = json.loads(packed["text"].numpy().tobytes().decode("utf-8", "surrogatepass"))
-    unpacker = _Unpacker(packed, document, {one.__name__: one for one in classes}, special)
-    for record in document["shared"]:
-        unpacker.shared.append(unpacker.unpack(record))
-    found = unpacker.unpack(document["root"])
+    with _without_collector():
+        document = json.loads(packed["text"].numpy().tobytes().decode("utf-8", "surrogatepass"))
+        unpacker = _Unpacker(packed, document, {one.__name__: one for one in classes}, special)
+        for record in document["shared"]:
+            unpacker.shared.append(unpacker.unpack(record))
+        found = unpacker.unpack(document["root"])
     if not isinstance(found, kind):
         raise TypeError(f"it holds a {type(found).__name__}, not a {kind.__name__}")
     return found
+
+
+@contextlib.contextmanager
+def _without_collector() -> Iterator[None]:
+    """It would look for cycles again and again, among some hundred thousand new objects that are none."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class _Unpacker:

@@ -31,6 +31,7 @@ from nansense_widgets.session.memory import MemoryEntry, MemoryReport, snapshot_
 from nansense_widgets.stats.branches import Branches
 from nansense_widgets.stats.collect import StatsCollector
 from nansense_widgets.stats.current import batch_stats
+from nansense_widgets.stats.nonfinite import FirstNonFinite
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.runlog import RunLog
 from nansense_widgets.stats.scope import StatsScope
@@ -109,6 +110,24 @@ class Standing:
             TypeError: if `layers` is a string, or one of them is none.
         """
         return self._stats.snapshot(several_layers(layers))
+
+    @property
+    def first_nonfinite(self) -> tuple[FirstNonFinite, ...]:
+        """Layers in whose statistics there is a NaN or an infinity, with its first batch, by kind and phase.
+
+        In the order of the run; within a batch, activations as the forward reaches them and then gradients as
+        the backward does, so that the first is nearest to the cause. Values on an accelerator are not looked
+        at batch by batch, and missing here.
+        """
+        order = {name: at for at, name in enumerate(self.architecture.nodes)}
+        phases = {name: at for at, name in enumerate(self.schedule.phase_order)}
+
+        def place(one: FirstNonFinite) -> tuple[int, ...]:
+            at = order.get(one.layer, len(order))
+            backward = one.kind == "gradients"
+            return one.epoch, phases.get(one.phase, 0), one.batch_idx, backward, -at if backward else at
+
+        return tuple(sorted(self._stats.first_nonfinite(), key=place))
 
     @property
     def watch_performance(self) -> WatchPerformance:

@@ -43,6 +43,11 @@ class Bucket:
                 self._batches += 1
                 self._last_batch = batch
 
+    @property
+    def first_nonfinite(self) -> tuple[int | None, int | None]:
+        """Batches in which activations and gradients first were not finite, as far as that is known."""
+        return self._activations.first_nonfinite, self._gradients.first_nonfinite
+
     def note(self, why: str) -> None:
         self._note = why
 

@@ -20,6 +20,7 @@ from nansense_widgets.stats.fold import BatchFold
 from nansense_widgets.stats.frozen import FrozenStats
 from nansense_widgets.stats.instruments.instruments import Instruments
 from nansense_widgets.stats.instruments.live import ModelParts
+from nansense_widgets.stats.nonfinite import KINDS, FirstNonFinite, first_of
 from nansense_widgets.stats.patches import PatchCollector
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.scope import StatsScope
@@ -27,6 +28,9 @@ from nansense_widgets.stats.snapshot import LayerStatsSnapshot, ParameterStatsSn
 from nansense_widgets.stats.steps import ParameterBucket, StepWatch
 
 __all__ = ["StatsCollector", "StatsMark"]
+
+_Firsts = tuple[int | None, int | None]
+"""Batches in which activations and gradients first were not finite."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class StatsCollector:
         self._owned: dict[str, tuple[str, ...]] = {}
         self._scopes: frozenset[str] = frozenset()
         self._scopes_of: Architecture | None = None
+        self._old_nonfinite: dict[str, tuple[object, dict[tuple[str, int], _Firsts]]] = {}
+        """By layer: the old epochs that were read, and those of them that had such values."""
 
     def begin(
         self,
@@ -192,6 +198,25 @@ class StatsCollector:
             MappingProxyType(self._parameters.snapshots(names)),
             MappingProxyType(owned),
         )
+
+    def first_nonfinite(self) -> list[FirstNonFinite]:
+        """Layers whose values were not finite, with the first batch, phase by phase; in no order."""
+        found = []
+        for layer, (whole, old) in self._layers.kept().items():
+            known = self._old_nonfinite.get(layer)
+            if known is None or known[0] is not old:  # read once an epoch: there may be a thousand old ones
+                firsts = {key: first_of(stats) for key, stats in old.items()}
+                known = (old, {key: first for key, first in firsts.items() if first != (None, None)})
+                self._old_nonfinite[layer] = known
+            batches = known[1] | {key: bucket.first_nonfinite for key, bucket in whole.items()}
+            for which, kind in enumerate(KINDS):
+                first: dict[str, tuple[int, int]] = {}
+                for (phase, epoch), both in batches.items():
+                    batch = both[which]
+                    if batch is not None:
+                        first[phase] = min((epoch, batch), first.get(phase, (epoch, batch)))
+                found += [FirstNonFinite(layer, kind, phase, *at) for phase, at in first.items()]
+        return found
 
     def bucket(self, layer: str, position: BatchPosition, channel_axis: int | None) -> Bucket:
         """The bucket of a layer in a batch, made when its first value comes."""

@@ -108,6 +108,11 @@ class Epochs(Generic[B, Snapshot]):
             whole = {(name, *key): bucket for name in wanted for key, bucket in self._whole[name].items()}
         return {**old, **{key: bucket.snapshot(*key) for key, bucket in whole.items()}}
 
+    def kept(self) -> dict[str, tuple[dict[tuple[str, int], B], Mapping[tuple[str, int], Snapshot]]]:
+        """By name: buckets of epochs kept whole, and a mapping of the old ones that is never changed."""
+        with self._lock:
+            return {name: (dict(whole), self._old.get(name, {})) for name, whole in self._whole.items()}
+
     def buckets(self) -> Iterator[tuple[str, B]]:
         """Name and bucket of each epoch that is kept whole."""
         with self._lock:

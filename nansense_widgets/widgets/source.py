@@ -25,6 +25,7 @@ from nansense_widgets.run.worker import LoopFailure
 from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.instruments.registry import Kind
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
+from nansense_widgets.stats.nonfinite import FirstNonFinite
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
@@ -61,6 +62,8 @@ class Source(Protocol):
     def instruments(self) -> dict[str, Kind]: ...
     @property
     def instrument_errors(self) -> dict[str, str]: ...
+    @property
+    def first_nonfinite(self) -> tuple[FirstNonFinite, ...]: ...
     def watch_metrics_snapshot(self, *, layers: Iterable[str] | None = None) -> MetricsSnapshot: ...
     @property
     def input_config(self) -> InputConfig: ...

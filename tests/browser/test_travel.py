@@ -75,7 +75,10 @@ def test_a_run_that_turned_nan_is_looked_at_again_in_three_clicks(lab: Lab) -> N
     view.stands("epoch 1/1\u00b7train\u00b7batch 137/180")
     axis = view.root.get_by_role("slider", name="Timeline")
     expect(view.root.locator(".tmark.finding title")).to_have_text(
-        "loss is nan from epoch 1, train, batch 137"
+        re.compile(
+            "^loss is nan from epoch 1, train, batch 137\nactivations of act are NaN or Inf from epoch 1, "
+            "train, batch 137\ngradients of act are NaN or Inf from epoch 1, train, batch 137$"
+        )
     )
     view.root.get_by_role("button", name="Step back").click()
     view.stands("epoch 1/1\u00b7train\u00b7batch 136/180")

@@ -128,6 +128,32 @@ def test_a_loss_that_is_no_number_is_marked(running: Any) -> None:
     assert None in content["curve"]["ys"]
 
 
+def test_layers_whose_values_are_not_finite_are_marked_until_that_is_undone(running: Any) -> None:
+    driver, session = running, running.session
+    session.watch("*")
+    assert session.first_nonfinite == ()
+    driver.do("step_until_position", "train", 0, 2)
+    session.set_hyperparameter("lr", 1e38)
+    driver.do("step_until_position", "train", 0, 4)
+    names = [one.layer for one in session.first_nonfinite if one.kind == "activations"]
+    assert {(one.phase, one.epoch, one.batch_idx) for one in session.first_nonfinite} == {("train", 0, 4)}
+    nodes = [name for name in session.architecture.nodes if name in session.watched_layers]
+    assert names == [name for name in nodes if name in names]  # as the forward reaches them
+    gradients = [one.layer for one in session.first_nonfinite if one.kind == "gradients"]
+    assert gradients == [name for name in reversed(nodes) if name in gradients]
+    content, _ = shown(driver)
+    [mark] = [one for one in content["marks"] if one["kind"] == "finding"]
+    loss, activations, backward = mark["text"].split("\n")
+    assert loss == "loss is nan from epoch 1, train, batch 5"
+    first = next(name for name in names if not session.architecture.nodes[name].is_scope)
+    assert activations.startswith(f"activations of {first} are NaN or Inf from epoch 1, train, batch 5")
+    assert backward.startswith("gradients of ")
+    driver.do("step_back")
+    assert session.first_nonfinite == ()
+    content, _ = shown(driver)
+    assert not [one for one in content["marks"] if one["kind"] == "finding"]
+
+
 def test_before_anything_there_is_an_empty_axis() -> None:
     session = nansense_widgets.start(small_model(), epochs=3)
     widget = session.dashboard()

@@ -14,6 +14,7 @@ from nansense_widgets.history.status import HistoryStatus
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.trail import Segment
 from nansense_widgets.stats.branches import Branch
+from nansense_widgets.stats.nonfinite import FirstNonFinite
 from nansense_widgets.stats.runlog import Key, RunKind
 from nansense_widgets.stats.series import MetricSeries
 from nansense_widgets.widgets import protocol
@@ -131,7 +132,7 @@ class TimelineView:
             "checkpoints": list(source.time_travel_status().cached_epochs),
             "reach": _reach(axis, reach, now) if known else [],
             "reach_text": _reach_text(source),
-            "marks": [*_marks(source.events, axis), *_findings(source.run_log.all, axis)],
+            "marks": [*_marks(source.events, axis), *_findings(source, axis)],
         }
 
     def fetch(self, want: protocol.CardWant, ask: Any) -> tuple[dict[str, Any], list[bytes]]:  # noqa: ARG002
@@ -300,15 +301,26 @@ def _marks(events: tuple[Event, ...], axis: Axis) -> list[TimelineMark]:
     return found[-MOST_MARKS:]
 
 
-def _findings(log: Mapping[Key, MetricSeries], axis: Axis) -> list[TimelineMark]:
-    """Where a loss first was no number."""
-    found: list[TimelineMark] = []
-    for (kind, name, phase), series in log.items():
+def _findings(source: Source, axis: Axis) -> list[TimelineMark]:
+    """Where a loss first was no number, and values of layers with statistics were none; one mark a place."""
+    found: dict[float, list[str]] = {}
+    for (kind, name, phase), series in source.run_log.all.items():
         bad = np.flatnonzero(~np.isfinite(series.values))
         if kind == "loss" and len(bad):
             at = int(bad[0])
-            epoch, batch = int(series.epochs[at]), int(series.batch_indices[at])
-            where = f"epoch {epoch + 1}, {phase}, batch {batch + 1}"
-            text = f"{name} is {series.values[at]:g} from {where}"
-            found.append({"kind": "finding", "at": axis.at(phase, epoch, batch), "text": text})
-    return found
+            place, where = _place(axis, phase, int(series.epochs[at]), int(series.batch_indices[at]))
+            found.setdefault(place, []).append(f"{name} is {series.values[at]:g} from {where}")
+    nodes = source.architecture.nodes
+    layers: dict[tuple[str, str], list[FirstNonFinite]] = {}
+    for one in source.first_nonfinite:
+        if one.layer not in nodes or not nodes[one.layer].is_scope:
+            layers.setdefault((one.kind, one.phase), []).append(one)
+    for (values, phase), (first, *others) in layers.items():
+        place, where = _place(axis, phase, first.epoch, first.batch_idx)
+        more = f", and of {len(others):,} more then or later" if others else ""
+        found.setdefault(place, []).append(f"{values} of {first.layer} are NaN or Inf from {where}{more}")
+    return [{"kind": "finding", "at": place, "text": "\n".join(texts)} for place, texts in found.items()]
+
+
+def _place(axis: Axis, phase: str, epoch: int, batch: int) -> tuple[float, str]:
+    return axis.at(phase, epoch, batch), f"epoch {epoch + 1}, {phase}, batch {batch + 1}"
