@@ -47,6 +47,7 @@ from nansense_widgets.stats.branches import Branch
 from nansense_widgets.stats.gallery import ChannelExtremes, Gallery, Patch, Sample
 from nansense_widgets.stats.instruments.context import LayerContext, WeightContext
 from nansense_widgets.stats.instruments.store import MetricsSnapshot
+from nansense_widgets.stats.nonfinite import FirstNonFinite
 from nansense_widgets.stats.performance import WatchPerformance
 from nansense_widgets.stats.runlog import RunLogSnapshot
 from nansense_widgets.stats.scope import StatsScope
@@ -70,6 +71,7 @@ __all__ = [
     "ChannelExtremes",
     "Cost",
     "Event",
+    "FirstNonFinite",
     "Gallery",
     "HistoryStatus",
     "Hyperparameter",
