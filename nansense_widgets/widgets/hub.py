@@ -39,8 +39,11 @@ ASIDE_S = 0.05
 ASKED_S = 0.15
 """How long what is asked of a probe is not drawn: the page itself draws a stroke at once."""
 
+STROKE = "add_perturbation"
+"""The action that may come many times a second."""
+
 TOLD_S = 0.15
-"""After so long the last action is said: what it brings comes first."""
+"""After so long it is said that it was the last action: what it brings comes first."""
 
 LATE_S = 0.3
 """After so long without a result, layers say that they do not show it yet."""
@@ -139,7 +142,10 @@ class Hub:
         except Exception as raised:  # noqa: BLE001  whatever it is, the view that clicked is told
             said = call_text(name, args)
             error = f"{type(raised).__name__}: {raised}"
-        self.painter.submit_latest("told", lambda: self._tell(said), TOLD_S)
+        if name == STROKE:
+            self.painter.submit_latest("told", lambda: self._tell(said), TOLD_S)
+        else:
+            self._tell(said)
         return said, error
 
     def state(self) -> protocol.State:
