@@ -13,7 +13,12 @@ __all__ = ["chosen_axes", "select_layers"]
 
 
 def select_layers(
-    architecture: Architecture, patterns: Iterable[object], *, also: Iterable[str], on_trust: bool
+    architecture: Architecture,
+    patterns: Iterable[object],
+    *,
+    also: Iterable[str],
+    on_trust: bool,
+    argument: str = "layers",
 ) -> list[str]:
     """Names that the patterns (names, globs, classes) mean, without repeats.
 
@@ -22,6 +27,7 @@ def select_layers(
         patterns: what the user gave.
         also: names that are good although the architecture does not have them (watched beforehand).
         on_trust: take names that match nothing as ops to come, while no forward has been traced.
+        argument: what the user gave them as.
 
     Raises:
         TypeError, ValueError: for a pattern that is no string or matches nothing.
@@ -30,7 +36,7 @@ def select_layers(
     chosen: dict[str, None] = {}
     for pattern in patterns:
         if not isinstance(pattern, str):
-            raise TypeError(f"layers={pattern!r} must be layer names (strings)")
+            raise TypeError(f"{argument}={pattern!r} must be layer names (strings)")
         found = architecture.select(pattern)
         if not found and (pattern in known or (on_trust and not architecture.traced)):
             found = [pattern]
@@ -38,13 +44,13 @@ def select_layers(
             layer, path = split_output(pattern, architecture.nodes)
             if path and layer in architecture.nodes:
                 raise ValueError(
-                    f"layers={pattern!r} is an output of the layer {layer!r}: watch the layer, and choose "
-                    "its output on the card"
+                    f"{argument}={pattern!r} is an output of the layer {layer!r}: watch the layer, and "
+                    "choose its output on the card"
                 )
             close = difflib.get_close_matches(pattern, architecture.nodes, n=3)
             hint = f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
             raise ValueError(
-                f"layers={pattern!r} matches no layer{hint} (session.layer_names lists them all)"
+                f"{argument}={pattern!r} matches no layer{hint} (session.layer_names lists them all)"
             )
         chosen.update(dict.fromkeys(found))
     return list(chosen)

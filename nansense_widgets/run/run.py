@@ -240,11 +240,14 @@ class Run:
 
     def go_until(self, phase: str | int, epoch: int, batch_idx: int) -> None:
         """Proceed up to a batch; raises if it is not ahead."""
+        self.control.go(Mode.UNTIL_POSITION, target=self.ahead(phase, epoch, batch_idx))
+
+    def ahead(self, phase: Any, epoch: Any, batch_idx: Any) -> tuple[str | int, int, int]:
+        """A batch still to come, where the way back leads that training is on; raises if it is none."""
         here, standing = self.loop.position, self.loop.standing
-        if (way := self.control.replaying) is not None:  # from where the way back leads
+        if (way := self.control.replaying) is not None:
             here, standing = (None, "before") if way.batch_idx < 0 else (BatchPosition(*way), "after")
-        target = checked_target(phase, epoch, batch_idx, self.schedule, here, standing)
-        self.control.go(Mode.UNTIL_POSITION, target=target)
+        return checked_target(phase, epoch, batch_idx, self.schedule, here, standing)
 
     def wait_until_paused(self, after_pauses: int, timeout: float | None) -> bool:
         """Wait until paused; see `Session.wait_until_paused`."""

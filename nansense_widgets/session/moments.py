@@ -14,9 +14,9 @@ from nansense_widgets.history.freezer import MomentFreezer
 from nansense_widgets.history.moment import Moment, modules_of, problems, read_moment
 from nansense_widgets.history.replay import Replay, ReplayFunction
 from nansense_widgets.run.batches import checked_phase
+from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.hyperparameters import hyperparameters
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.run.target import checked_target
 from nansense_widgets.session.locking import nothing, unless_locked
 from nansense_widgets.session.standing import Standing
 from nansense_widgets.stats.frozen import located
@@ -59,7 +59,7 @@ class Moments(Standing):
         self._run.check_loop()
         target = _checked_file(path)
         loop = self._run.loop
-        checked_target(checked_phase(phase), epoch, batch_idx, self.schedule, loop.position, loop.standing)
+        self._run.ahead(checked_phase(phase), epoch, batch_idx)
         if self._freezer is None:
             self._freezer = MomentFreezer(self._capture, self._moment)
         self._freezer.arm(target, BatchPosition(phase, epoch, batch_idx))
@@ -144,7 +144,7 @@ class Moments(Standing):
         replay = Replay(path, moment, seed, model, capture, function)
         snapshot = replay.run()
         loop, position = self._run.loop, moment.snapshot.position
-        self._run.no_loop = f"a frozen moment ({position}), in which nothing trains"
+        self._run.no_loop = f"a frozen moment ({Target(*position.key)}), in which nothing trains"
         self.schedule.show(moment.schedule)
         loop.stand_after(position)
         loop.pace.show(moment.batch_s)

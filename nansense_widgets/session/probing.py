@@ -264,7 +264,7 @@ class Probing(Pinning):
         """The one layer of a name, glob or class; raises if it has not run."""
         if not isinstance(layer, str):
             raise TypeError(f"layer={layer!r} must be the name of a layer (a string)")
-        found = select_layers(self.architecture, (layer,), also=(), on_trust=False)
+        found = select_layers(self.architecture, (layer,), also=(), on_trust=False, argument="layer")
         if len(found) != 1:
             some = ", ".join(found[:6]) + (", …" if len(found) > 6 else "")
             raise ValueError(f"layer={layer!r} must mean one layer; it matches {len(found)}: {some}")

@@ -16,7 +16,7 @@ from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.hyperparameters import Change
 from nansense_widgets.run.mode import Mode
 from nansense_widgets.run.position import BatchPosition
-from nansense_widgets.run.target import checked_count, checked_target
+from nansense_widgets.run.target import checked_count
 from nansense_widgets.run.trail import Segment
 from nansense_widgets.session.locking import nothing, refuse_jump, unless_locked
 from nansense_widgets.session.logging import Logging
@@ -122,7 +122,7 @@ class Rewinding(Travel, Logging):
         if self._run.loop.trail.has(*target) or self._locked or self.no_loop:
             return self._way_back(target)
         try:
-            checked_target(*target, self.schedule, self._run.loop.position, self.standing)
+            self._run.ahead(*target)
         except ValueError as error:
             return Way("", str(error))
         if self.status.word not in ("paused", "running", "waiting"):

@@ -64,7 +64,7 @@ def _said(source: Source, result: ProbeResult, shows: Shows | None) -> str:
     if at is not None and (own is None or at.key != own.key):
         parts.append(f"weights after {place_text(at)}")
     else:
-        parts.append("weights after its step")
+        parts.append("weights after it")
     left = f"modules as the loop left them ({result.training})"
     parts.append(left if result.mode == "unchanged" else f"{result.mode} mode")
     if shows is not None:

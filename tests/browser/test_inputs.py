@@ -213,6 +213,23 @@ def test_a_whole_sample_is_changed(lab: Lab) -> None:
     assert pane.view.tab.evaluate("session.perturbations[2].channel") == (2,)
 
 
+def test_without_changes_the_original_is_not_shown_for_itself(lab: Lab) -> None:
+    pane = Pane(lab, "image")
+    pane.drag((3, 3), (3, 6))
+    pane.changed("1 change")
+    pane.button("Original").click()
+    expect(pane.button("Original")).to_have_attribute("aria-pressed", "true")
+    pane.button("Clear all changes").click()
+    pane.changed("unmodified")
+    expect(pane.button("Original")).to_be_hidden()
+    pane.drag((5, 3), (5, 6))
+    pane.changed("1 change")
+    # Ctrl+Z, where the focus is after a stroke.
+    pane.canvas.focus()
+    pane.view.page.keyboard.press("Control+z")
+    pane.changed("unmodified")
+
+
 def test_a_batch_is_pinned_and_let_go(lab: Lab) -> None:
     pane = Pane(lab, "image")
     pane.button("Pin").click()

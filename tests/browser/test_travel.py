@@ -80,6 +80,16 @@ def test_a_run_that_turned_nan_is_looked_at_again_in_three_clicks(lab: Lab) -> N
             "train, batch 137\ngradients of act are NaN or Inf from epoch 1, train, batch 137$"
         )
     )
+    # Two pixels beside the mark it is still the batch of the finding that is meant.
+    box = view.root.locator(".tmark.finding").first.bounding_box()
+    assert box is not None
+    view.page.mouse.move(box["x"] + box["width"] / 2 + 2, box["y"] + box["height"] / 2)
+    said = view.root.locator(".tsaid")
+    expect(said).to_contain_text(
+        "loss is nan from epoch 1, train, batch 137; activations of act are NaN or Inf"
+    )
+    expect(said).to_contain_text("epoch 1, train, batch 137 (loss nan)")
+    view.page.mouse.move(0, 0)
     view.root.get_by_role("button", name="Step back").click()
     view.stands("epoch 1/1\u00b7train\u00b7batch 136/180")
     expect(view.tiles("act").first).to_be_visible()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import random
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import nansense_widgets
 from nansense_widgets import LayerContext, MomentError, Session, SessionStateError
 from nansense_widgets.history import files
 from nansense_widgets.history.files import read_file, write_file
-from tests.driver import Driver, small_data, small_model
+from tests.driver import TIMEOUT_S, Driver, small_data, small_model
 from tests.history.programs import AT, F, Halves, Program, Tokens, Training, bits, differences, shown
 from tests.history.test_files import Evil
 
@@ -192,6 +193,36 @@ def test_attention_that_was_formed_is_formed_again(tmp_path: Path) -> None:
     driver.finish()
 
 
+def test_the_batch_on_screen_is_frozen_by_three_calls_of_one_cell(tmp_path: Path) -> None:
+    model, data = small_model(), small_data(6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    session = nansense_widgets.start(model, optimizer=optimizer)
+
+    def loop() -> None:
+        for x, y in session.batches(data, phase="train"):
+            time.sleep(0.05)  # so that the way back is still being gone when the next call comes
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+
+    driver = Driver(session, loop)
+    driver.do("step_until_position", "train", 0, 3)
+    pauses = session.pause_count
+    session.step_back()
+    session.freeze_moment(tmp_path / "a.moment", phase="train", epoch=0, batch_idx=3)
+    session.step_batch()
+    end = time.monotonic() + TIMEOUT_S
+    while not (tmp_path / "a.moment").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert (tmp_path / "a.moment").exists()
+    assert session.wait_until_paused(after_pauses=pauses, timeout=TIMEOUT_S)
+    assert session.notice == ""
+    with pytest.raises(ValueError, match="has passed"):
+        session.freeze_moment(tmp_path / "b.moment", phase="train", epoch=0, batch_idx=2)
+    driver.finish()
+    session.close()
+
+
 def test_a_moment_has_no_loop(tmp_path: Path) -> None:
     _, driver = freeze(tmp_path / "a.moment", Program())
     session = load(tmp_path / "a.moment", Program())
@@ -204,7 +235,7 @@ def test_a_moment_has_no_loop(tmp_path: Path) -> None:
     session.stop()
     session.request_snapshot()
     assert session.status.word == "paused"
-    assert "a frozen moment (epoch 1, train, batch 2 (counted from 0))" in session.status.detail
+    assert "a frozen moment (epoch 2, train, batch 3)" in session.status.detail
     assert session.pending == []
     for start in (
         lambda: session.launch(lambda: None),

@@ -102,6 +102,12 @@ class InputsView implements CardView {
     const mode = h("section", { class: "isec", "aria-label": "Forward mode" }, h("div", { class: "ish" }, h("h4", {}, "Forward mode")), this.mode.element, this.modeNote);
     this.body = h("div", { class: "ibody" }, this.look, h("div", { class: "irest" }, this.thumbs.element, this.pinned.element, this.answer.element, mode));
     this.element = h("div", { class: "inputs" }, this.head.element, this.missing, this.body);
+    this.element.addEventListener("keydown", (event) => {
+      if (event.key !== "z" || !(event.ctrlKey || event.metaKey) || event.target instanceof HTMLInputElement || this.barred) return;
+      event.preventDefault();
+      event.stopPropagation();
+      this.act("undo_perturbation");
+    });
   }
 
   options(): InputsOptions {
@@ -132,6 +138,7 @@ class InputsView implements CardView {
     this.picture.receive(picture, this.bytes(picture?.buffer), JSON.stringify([input, sample, of.replace(/^pinned: /, "")]));
     this.features.receive(features, this.bytes(features?.buffer));
     this.signal.receive(signal, this.bytes(signal?.buffer));
+    if (!content.perturbations.length) this.original = false;
     // What a smaller batch does not have.
     const { display } = this.host.frame;
     if (content.samples > 0 && display.sample >= content.samples) display.set({ sample: content.samples - 1 });

@@ -43,6 +43,7 @@ export class Magnifier {
     this.canvas.addEventListener("pointermove", (event) => hover(this.spotAt(event)));
     this.canvas.addEventListener("pointerleave", () => hover(null));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
+    this.canvas.addEventListener("blur", () => !this.canvas.matches(":hover") && hover(null));
     this.canvas.addEventListener("focus", () => {
       if (this.canvas.matches(":focus-visible") && !this.spot) this.move(0, 0);
     });

@@ -73,6 +73,8 @@ export class TileGrid {
       this.setCurrent(channel);
       if ((event.target as Element).matches(":focus-visible")) events.hover(this.pixelIn(channel));
     });
+    // What the keyboard pointed at is not pointed at any more.
+    this.space.addEventListener("focusout", ({ relatedTarget }) => !this.space.contains(relatedTarget as Node | null) && !this.space.matches(":hover") && events.hover(null));
   }
 
   show(picture: GridPicture): void {

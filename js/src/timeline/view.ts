@@ -14,6 +14,8 @@ const PAD = 10;
 /** Epoch numbers stand so far apart, at least. */
 const APART = 34;
 const ASK_DELAY = 80;
+/** Pixels from a finding within which it is meant. */
+const NEAR = 6;
 
 const MARKS: Record<MarkKind, string> = { pause: "paused", hyperparameter: "hyperparameter changed", jump: "went back", replay: "not repeatable", finding: "finding" };
 const GLYPHS: Record<MarkKind, string> = {
@@ -166,7 +168,14 @@ class TimelineView implements CardView {
   private placeAt(event: PointerEvent): number {
     const at = event.clientX - this.axis.getBoundingClientRect().left - PAD;
     const [from, to] = this.span;
-    return Math.min(this.within(from + (at / Math.max(1, this.width - 2 * PAD)) * (to - from)), to - 1e-6);
+    const place = Math.min(this.within(from + (at / Math.max(1, this.width - 2 * PAD)) * (to - from)), to - 1e-6);
+    // A batch may be less than a pixel wide: near a finding, it is the batch of the finding that is meant.
+    const [near] = this.findings.filter((mark) => Math.abs(this.x(mark.at) - this.x(place)) <= NEAR).sort((a, b) => Math.abs(a.at - place) - Math.abs(b.at - place));
+    return near ? near.at + 1e-9 : place;
+  }
+
+  private get findings(): TimelineContent["marks"] {
+    return this.content?.marks.filter(({ kind }) => kind === "finding") ?? [];
   }
 
   private within(place: number): number {
@@ -209,8 +218,11 @@ class TimelineView implements CardView {
     const answer = await this.host.fetch<Way>({ at: place }).catch(() => null);
     if (!answer || this.place !== place) return;
     this.way = answer.reply;
-    this.say(this.way.text);
-    this.axis.setAttribute("aria-valuetext", this.way.text);
+    const batch = this.content?.phases[0]?.width ?? 1;
+    const found = this.findings.filter(({ at }) => at <= place + 1e-9 && place < at + batch * 0.999).map(({ text }) => text.replaceAll("\n", "; "));
+    const text = [...found, this.way.text].join(" \u00b7 ");
+    this.say(text);
+    this.axis.setAttribute("aria-valuetext", text);
     this.showWay();
   }
 

@@ -7,6 +7,7 @@ import numpy as np
 from nansense_widgets.probe.batch import InputBatch
 from nansense_widgets.probe.field import MeasuredField
 from nansense_widgets.widgets import protocol_inputs as shapes
+from nansense_widgets.widgets.state import place_text
 
 __all__ = ["shown_field"]
 
@@ -25,7 +26,8 @@ def shown_field(
         rows, columns = change.shape
         buffers.append(np.ceil(change / largest * 255).astype(np.uint8).tobytes())
         buffer = len(buffers) - 1
-    earlier = "" if field.batch is batch else f"measured in an earlier batch ({field.batch.text})"
+    of = field.batch
+    earlier = "" if of is batch else f"measured in an earlier batch ({place_text(of.position)})"
     theory = field.theoretical
     return {
         "layer": field.unit.layer,

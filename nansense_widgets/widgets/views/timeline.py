@@ -282,7 +282,9 @@ def _reach_text(source: Source) -> str:
     if history.parted:
         return history.parted
     if history.reason:
-        return f"No batch can be gone back to from memory: {history.reason}"
+        epochs = source.time_travel_status().cached_epochs
+        kept = f"By its state: back to the beginning of epoch {epochs[-1] + 1}. " if epochs else ""
+        return f"{kept}No batch can be gone back to from memory: {history.reason}"
     first = max(history.first_batch, 0) + 1
     return f"From memory: back to batch {first} of this phase, exactly"
 
