@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from typing import Any
 
 import torch
@@ -62,7 +63,10 @@ def as_bytes(budget: Any) -> int:
         raise ValueError(
             f"budget={budget!r} must be a number with a unit: kB, MB, GB, TB, KiB, MiB, GiB or TiB"
         )
-    return int(float(found[1]) * _UNITS[unit])
+    size = float(found[1]) * _UNITS[unit]
+    if size > sys.maxsize:
+        raise ValueError(f"budget={budget[:40]!r} must be at most {sys.maxsize:,} bytes")
+    return int(size)
 
 
 def said_size(size: int) -> str:

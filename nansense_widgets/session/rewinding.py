@@ -95,9 +95,8 @@ class Rewinding(Travel, Logging):
         self._check_open()
         said = f"phase={name!r}, epoch={at!r}, batch_idx={batch!r}"
         if name not in (order := self.schedule.phase_order):
-            raise ValueError(
-                f"phase={name!r} is no phase of this run; there are {', '.join(map(repr, order))}"
-            )
+            known = ", ".join(map(repr, order)) or "none yet"
+            raise ValueError(f"phase={name!r} is no phase of this run; there are {known}")
         if not self._run.loop.trail.has(name, at, batch):
             raise TimeTravelError(f"{said}: this batch has not been yet (step_until_position goes forward)")
         self._go_back(target, said)
@@ -152,6 +151,8 @@ class Rewinding(Travel, Logging):
     @property
     def history(self) -> HistoryStatus:
         """What is in memory to go back by batches."""
+        if not self._enabled:
+            return HistoryStatus(0, reason="this session is disabled")
         tape = self._tape
         if tape is None:
             why = "no loop goes through session.batches()" if self._budget else "the history is off"
@@ -294,7 +295,8 @@ class Rewinding(Travel, Logging):
 
     def _rewound(self, epoch: int, target: Target | None = None) -> None:
         target, self._replay_to = self._replay_to, None
-        made = self._changes_at.get(epoch, 0)
+        # Of an epoch that has not begun since it was gone back from: the jump is forward, all were before.
+        made = self._changes_at.setdefault(epoch, len(self._changes))
         self._changes_at = {at: count for at, count in self._changes_at.items() if at <= epoch}
         self._take_back_changes(made, target)
         super()._rewound(epoch, target)
@@ -302,7 +304,8 @@ class Rewinding(Travel, Logging):
     def _take_back_changes(self, made: int, target: Target | None) -> None:
         """So many have been made at the state that is restored; those up to a target are made again."""
         ordinal = None if target is None else self._run.loop.trail.ordinal(*target)
-        later = self._changes[made:]
+        # Those that an earlier going back has undone are not made again either.
+        later = [*self._changes[made:], *self._due, *self._undone]
         self._changes = self._changes[:made]
         self._due = [one for one in later if ordinal is not None and one[0] <= ordinal]
         self._undone = later[len(self._due) :]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -60,14 +61,16 @@ class Travel(Standing):
         count = self.schedule.epochs if n is None else n
         if count is None:
             raise ValueError("epochs() needs n: neither epochs(n) nor start(epochs=) gives it")
+        count = checked_count("n", count)
         start = checked_count("start_epoch", start_epoch)
         if start and start >= count:
             raise ValueError(f"start_epoch={start_epoch!r} must be less than the {count} epochs of the run")
+        place = _checked_place(cache_dir, keep, every)
         self.schedule.update(epochs=count)
         if not self._enabled:
             return iter(range(count))
         self._run.check_loop()
-        self._restorer = self._new_restorer(cache_dir, keep, every, start)
+        self._restorer = self._new_restorer(place, start)
         return self._run.loop.epochs(count, self._restorer)
 
     def restore_point(self) -> AbstractContextManager[TrainingRestorer]:
@@ -89,9 +92,10 @@ class Travel(Standing):
         self, *, cache_dir: Path | str = DEFAULT_CACHE_DIR, keep: int = 10, every: int = 10
     ) -> TrainingRestorer:
         """For loops that are somebody else's: see `TrainingRestorer`. Arguments as for `epochs`."""
+        place = _checked_place(cache_dir, keep, every)
         if not self._enabled:
             return TrainingRestorer(None, EpochCache(DEFAULT_CACHE_DIR))
-        self._restorer = self._new_restorer(cache_dir, keep, every, 0)
+        self._restorer = self._new_restorer(place, 0)
         return self._restorer
 
     def track(self, name: str, obj: Any) -> None:
@@ -210,15 +214,10 @@ class Travel(Standing):
             return "the loop has no restore point: wrap each epoch's body in `with session.restore_point():`"
         return ""
 
-    def _new_restorer(self, cache_dir: Path | str, keep: int, every: int, start: int) -> TrainingRestorer:
-        if not isinstance(cache_dir, (str, Path)):
-            raise TypeError(f"cache_dir={cache_dir!r} must be a path")
-        kept, divides = checked_count("keep", keep), checked_count("every", every)
-        if kept < 1:
-            raise ValueError(f"keep={keep!r} must be at least 1")
+    def _new_restorer(self, place: tuple[Path, int, int], start: int) -> TrainingRestorer:
         if self._restorer is not None:
             self._restorer.cache.release()
-        cache = EpochCache(Path(cache_dir), kept, divides)
+        cache = EpochCache(*place)
         restorer = TrainingRestorer(_Host(self), cache, start)
         if start:
             cache.adopt()
@@ -226,6 +225,25 @@ class Travel(Standing):
         self._run.loop.on_loader = restorer.loader_begins
         self._run.loop.catches_jumps = lambda: restorer.is_guarded
         return restorer
+
+
+def _checked_place(cache_dir: Any, keep: Any, every: Any) -> tuple[Path, int, int]:
+    """A folder that is there or can be made, and which states stay in it.
+
+    Whether it can be written to is seen when something is, and is no error of the user's loop.
+    """
+    if not isinstance(cache_dir, (str, Path)):
+        raise TypeError(f"cache_dir={cache_dir!r} must be a path")
+    if "\0" in str(cache_dir):
+        raise ValueError(f"cache_dir={cache_dir!r} must not hold a null character")
+    folder = Path(cache_dir)
+    taken = next((path for path in (folder, *folder.parents) if os.path.lexists(path)), folder)
+    if os.path.lexists(taken) and not taken.is_dir():
+        raise ValueError(f"cache_dir={str(cache_dir)!r} must be a folder, or a new one: {taken} is none")
+    kept, divides = checked_count("keep", keep), checked_count("every", every)
+    if kept < 1:
+        raise ValueError(f"keep={keep!r} must be at least 1")
+    return folder, kept, divides
 
 
 class _Host:

@@ -54,7 +54,9 @@ class StatsCollector:
         self.performance = WatchPerformance()
         self.patches = PatchCollector()
         self.instruments = Instruments()
-        self._layers: Epochs[Bucket, LayerStatsSnapshot] = Epochs()
+        self._layers: Epochs[Bucket, LayerStatsSnapshot] = Epochs(
+            lambda stats: first_of(stats) != (None, None)
+        )
         self._parameters: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs()
         self._owned: dict[str, tuple[str, ...]] = {}
         self._scopes: frozenset[str] = frozenset()

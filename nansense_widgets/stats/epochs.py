@@ -56,7 +56,9 @@ class EpochsMark(Generic[B, Snapshot]):
 class Epochs(Generic[B, Snapshot]):
     """Folding happens on the training thread, reading on any."""
 
-    def __init__(self) -> None:
+    def __init__(self, is_precious: Callable[[Snapshot], bool] = lambda _: False) -> None:
+        """`is_precious`: of the old epochs of which it is true, the first stays, however many there are."""
+        self._is_precious = is_precious
         self._whole: dict[str, dict[tuple[str, int], B]] = {}
         self._old: dict[str, dict[tuple[str, int], Snapshot]] = {}
         self._lock = threading.Lock()
@@ -160,12 +162,13 @@ class Epochs(Generic[B, Snapshot]):
             self._whole.clear()
             self._old.clear()
 
-    @staticmethod
-    def _thin(old: dict[tuple[str, int], Snapshot], phase: str) -> None:
+    def _thin(self, old: dict[tuple[str, int], Snapshot], phase: str) -> None:
         epochs = sorted(epoch for of, epoch in old if of == phase)
         if len(epochs) > MOST_EPOCHS:
+            first = next((epoch for epoch in epochs if self._is_precious(old[(phase, epoch)])), None)
             for epoch in epochs[1 : len(epochs) // 2 : 2]:
-                del old[(phase, epoch)]
+                if epoch != first:
+                    del old[(phase, epoch)]
 
 
 def _with_copy(buckets: dict[tuple[str, int], B], growing: tuple[str, int]) -> dict[tuple[str, int], B]:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import UserDict
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -281,6 +282,34 @@ def test_budgets(budget: int | str, size: int) -> None:
     session.set_history(budget=budget)
     assert session.history.budget_bytes == size
     driver.finish()
+    session.close()
+
+
+def test_a_disabled_session_has_no_history() -> None:
+    session = nansense_widgets.start(small_model(), enabled=False)
+    session.set_history("1 GB")
+    assert session.history.reason == "this session is disabled"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"n": "3", "start_epoch": 1}, TypeError, "n='3' must be an int"),
+        ({"n": -1, "start_epoch": 1}, ValueError, "n=-1 must not be negative"),
+        ({"n": 3, "cache_dir": 5}, TypeError, "cache_dir=5 must be a path"),
+        ({"n": 3, "cache_dir": "a\0b"}, ValueError, "must not hold a null character"),
+        ({"n": 3, "cache_dir": __file__}, ValueError, "must be a folder"),
+        ({"n": 3, "cache_dir": Path(__file__) / "deeper"}, ValueError, "must be a folder"),
+        ({"n": 3, "keep": 0}, ValueError, "keep=0 must be at least 1"),
+    ],
+)
+@pytest.mark.parametrize("enabled", [True, False])
+def test_wrong_arguments_of_epochs(
+    arguments: dict[str, Any], error: type[Exception], message: str, enabled: bool
+) -> None:
+    session = nansense_widgets.start(small_model(), enabled=enabled)
+    with pytest.raises(error, match=message):
+        session.epochs(**arguments)
     session.close()
 
 

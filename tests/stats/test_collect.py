@@ -77,6 +77,19 @@ def test_of_very_many_epochs_older_ones_are_thinned_out() -> None:
     assert sum(size for _, size in epochs.sizes()) < 2.5e6
 
 
+def test_where_values_first_were_not_finite_is_never_thinned_out() -> None:
+    epochs: Epochs[ParameterBucket, ParameterStatsSnapshot] = Epochs(
+        lambda stats: stats.gradient_norm.nonfinite > 0
+    )
+    for epoch in range(2 * MOST_EPOCHS):
+        bucket = epochs.begin("w", "train", epoch, ParameterBucket)
+        bucket.stepped(BatchPosition("train", epoch, 0), float("nan") if epoch in (7, 9) else 1.0, 0.1)
+    kept = epochs.snapshots()
+    assert len(kept) <= MOST_EPOCHS + 3
+    assert ("w", "train", 7) in kept
+    assert ("w", "train", 9) not in kept
+
+
 def test_a_snapshot_of_some_layers_holds_only_theirs() -> None:
     collector = StatsCollector()
     epoch_of(collector, 0)
