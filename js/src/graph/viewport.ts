@@ -64,8 +64,10 @@ export class Viewport {
   }
 
   private readableScale(): number {
-    const room = this.element.clientWidth;
-    return room ? Math.max(0.75, Math.min(1, room / this.width)) : 1;
+    const fits = this.element.clientWidth / this.width;
+    if (!fits) return 1;
+    // A little small, and all of it, rather than a little larger and cut.
+    return fits >= 0.65 ? Math.min(1, fits) : 0.75;
   }
 
   /** A graph that is wider than the pane shows its main chain, and its left edge with the names if both fit. */
