@@ -50,6 +50,12 @@ export function setOptions(select: HTMLSelectElement, entries: [value: string, t
   select.value = value;
 }
 
+/** Whether the focus has gone from an element to another card or elsewhere, and the pointer is not on its own either. */
+export function hasLeft(element: HTMLElement, to: EventTarget | null): boolean {
+  const card = element.closest(".card");
+  return !card?.contains(to as Node | null) && !card?.matches(":hover");
+}
+
 /** The element with the focus, in the document or the shadow tree that `element` lives in. */
 export function focusedNear(element: Node): Element | null {
   const root = element.getRootNode();

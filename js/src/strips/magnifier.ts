@@ -1,7 +1,7 @@
 // One channel at full resolution, from exact values; until they are here, the tile as it was sent.
 
 import type { Ink } from "../cards/view";
-import { h, setText } from "../lib/dom";
+import { h, hasLeft, setText } from "../lib/dom";
 import { encodeAll } from "../lib/pixels";
 import type { Pair, Strip } from "../lib/protocol";
 import { paintLine, paintRaster, resize, type Look } from "./paint";
@@ -43,7 +43,7 @@ export class Magnifier {
     this.canvas.addEventListener("pointermove", (event) => hover(this.spotAt(event)));
     this.canvas.addEventListener("pointerleave", () => hover(null));
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
-    this.canvas.addEventListener("blur", () => !this.canvas.matches(":hover") && hover(null));
+    this.canvas.addEventListener("blur", ({ relatedTarget }) => hasLeft(this.canvas, relatedTarget) && hover(null));
     this.canvas.addEventListener("focus", () => {
       if (this.canvas.matches(":focus-visible") && !this.spot) this.move(0, 0);
     });

@@ -3,7 +3,7 @@
 // their pixels do (20 cards are 640 tiles).
 
 import type { Ink } from "../cards/view";
-import { h, svg } from "../lib/dom";
+import { h, hasLeft, svg } from "../lib/dom";
 import { icon } from "../lib/icons";
 import type { Pair, Strip } from "../lib/protocol";
 import { paintLine, paintRaster, resize, type Look } from "./paint";
@@ -74,7 +74,7 @@ export class TileGrid {
       if ((event.target as Element).matches(":focus-visible")) events.hover(this.pixelIn(channel));
     });
     // What the keyboard pointed at is not pointed at any more.
-    this.space.addEventListener("focusout", ({ relatedTarget }) => !this.space.contains(relatedTarget as Node | null) && !this.space.matches(":hover") && events.hover(null));
+    this.space.addEventListener("focusout", ({ relatedTarget }) => hasLeft(this.space, relatedTarget) && events.hover(null));
   }
 
   show(picture: GridPicture): void {
