@@ -97,6 +97,13 @@ def test_magnifier_average_and_transforms(lab: Lab) -> None:
         expect(legend).to_contain_text("0" if name != "Unchanged" else "-")
         view.point("stem", 2, 5, 6, scale=SCALE, kind="activations")
         reads(view, expected, "stem")
+    # What the keyboard pointed at is not pointed at any more when the focus has left the card.
+    view.pill.hover()
+    view.tile("stem", 2).focus()
+    view.page.keyboard.press("ArrowRight")
+    expect(view.tensor("stem").locator(".ro")).to_contain_text("ch 3 (")
+    view.step.focus()
+    expect(view.tensor("stem").locator(".ro")).not_to_contain_text("ch 3 (")
 
 
 def test_layer_watched_after_its_batch_says_so(lab: Lab) -> None:
