@@ -161,7 +161,10 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
         for name, module in model.named_modules()
         if type(module).get_extra_state is not nn.Module.get_extra_state
     }
-    gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    buffers = dict(model.named_buffers())
+    # A buffer may learn as well: a perturbation that the loop moves along its gradient.
+    learning = {name: one for name, one in buffers.items() if one.is_leaf and one.requires_grad}
+    gradients = {name: p.grad for name, p in {**parameters, **learning}.items() if p.grad is not None}
     return {
         "parameters": {
             name: None if isinstance(parameter, UninitializedParameter) else pack(parameter, name)
@@ -170,9 +173,10 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
         "gradients": {name: pack(grad, f"gradient of {name}") for name, grad in gradients.items()},
         "buffers": {
             name: pack(buffer, name)
-            for name, buffer in model.named_buffers()
+            for name, buffer in buffers.items()
             if not isinstance(buffer, UninitializedBuffer)
         },
+        "learning": list(learning),
         "empty": [
             f"{place}.{name}" if place else name
             for place, module in model.named_modules()
@@ -208,11 +212,31 @@ def _restore_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
         elif last in module._buffers:  # noqa: SLF001  torch has no other way to a buffer that is None
             before, kept = module._buffers[last], saved["buffers"].get(name)  # noqa: SLF001
             device = before.device if before is not None else next(iter(_devices(model)), torch.device("cpu"))
-            module._buffers[last] = _like(before, kept, device)  # noqa: SLF001
+            module._buffers[last] = _buffer(name, before, kept, device, saved)  # noqa: SLF001
     for name, module in model.named_modules():
         module.training = name in training
         if name in saved["extra"]:
             module.set_extra_state(unpack(saved["extra"][name]))
+
+
+def _buffer(
+    name: str,
+    before: torch.Tensor | None,
+    kept: torch.Tensor | None,
+    device: torch.device,
+    saved: Mapping[str, Any],
+) -> torch.Tensor | None:
+    """A buffer as it was, with its gradient if it is one that learns."""
+    learns = before is not None and before.is_leaf and before.requires_grad
+    buffer = _like(before, kept, device)
+    if buffer is None or not (buffer.is_floating_point() or buffer.is_complex()):
+        return buffer
+    learns = name in saved["learning"] if "learning" in saved else learns
+    if learns != buffer.requires_grad:
+        buffer.requires_grad_(learns)
+    if learns or buffer.grad is not None:
+        buffer.grad = _like(buffer.grad, saved["gradients"].get(name), buffer.device)
+    return buffer
 
 
 def _devices(model: nn.Module) -> list[torch.device]:
@@ -222,7 +246,7 @@ def _devices(model: nn.Module) -> list[torch.device]:
 def _like(
     before: torch.Tensor | None, kept: torch.Tensor | None, device: torch.device
 ) -> torch.Tensor | None:
-    """`kept`, in the place of `before` where it fits there."""
+    """`kept`, in the place of `before` where it fits there: the very tensor, unless it hangs on a graph."""
     if kept is None:
         return None
     fits = (
@@ -233,7 +257,9 @@ def _like(
         and not before.is_inference()
     )
     if fits and before is not None:
-        return before.detach().copy_(kept) if before.requires_grad else before.copy_(kept)
+        # Past its version, as parameters are: a loss that the loop still holds may have used it.
+        before.data.copy_(kept)
+        return before if before.is_leaf else before.detach()
     return kept.detach().clone().to(device)
 
 
@@ -255,6 +281,11 @@ def _take_optimizer(optimizer: Optimizer, place: str, of_model: set[int]) -> dic
             at: pack(parameter, f"{place}, parameter {at}")
             for at, parameter in enumerate(ordered)
             if id(parameter) not in of_model
+        },
+        "gradients": {
+            at: pack(parameter.grad, f"{place}, gradient of parameter {at}")
+            for at, parameter in enumerate(ordered)
+            if id(parameter) not in of_model and parameter.is_leaf and parameter.grad is not None
         },
         "others": pack(others, f"{place}, state"),
         "sizes": [len(group["params"]) for group in optimizer.param_groups],
@@ -295,7 +326,9 @@ def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
             group[key] = value
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for at, kept in saved["parameters"].items():
-        ordered[at].detach().copy_(kept)
+        ordered[at].data.copy_(kept)  # past its version
+        if "gradients" in saved:
+            ordered[at].grad = _like(ordered[at].grad, saved["gradients"].get(at), ordered[at].device)
     held: dict[Any, Any] = optimizer.state
     for key in [key for key in held if not isinstance(key, torch.Tensor)]:
         del held[key]
