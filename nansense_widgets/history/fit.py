@@ -103,7 +103,7 @@ def _broken_model(model: Mapping[Any, Any]) -> Iterator[str]:
     if not _is_named(model.get("extra"), object):
         wrong.add("extra")
     for part in sorted(wrong):
-        yield f"its {part} are {_kind(model.get(part))}"
+        yield f"its part {part!r} is {_kind(model.get(part))}"
     if wrong:
         return
     of = {**model["buffers"], **model["parameters"]}
@@ -125,7 +125,7 @@ def _broken_model(model: Mapping[Any, Any]) -> Iterator[str]:
 
 def _broken_optimizer(saved: Mapping[Any, Any]) -> Iterator[str]:
     if not isinstance(saved.get("class"), str):
-        yield f"its class is {_kind(saved.get('class'))}"
+        yield f"its part 'class' is {_kind(saved.get('class'))}"
     if "own" in saved:
         if not isinstance(saved["own"], dict):
             yield f"its state is {_kind(saved['own'])}"
@@ -134,15 +134,15 @@ def _broken_optimizer(saved: Mapping[Any, Any]) -> Iterator[str]:
         return
     sizes, groups, names = saved.get("sizes"), saved.get("groups"), saved.get("names")
     if not _is_list(sizes, int):
-        yield f"its sizes are {_kind(sizes)}"
+        yield f"its part 'sizes' is {_kind(sizes)}"
         return
     if not _is_list(groups, dict) or len(groups) != len(sizes):
-        yield f"its groups are {_kind(groups)}"
+        yield f"its part 'groups' is {_kind(groups)}"
     count = sum(sizes)
     if names is not None and (not _is_list(names, str, type(None)) or len(names) != count):
-        yield f"its names are {_kind(names)}"
+        yield f"its part 'names' is {_kind(names)}"
     if not isinstance(saved.get("others"), dict):
-        yield f"its other state is {_kind(saved.get('others'))}"
+        yield f"its part 'others' is {_kind(saved.get('others'))}"
     for part, kind in (
         ("parameters", torch.Tensor),
         ("state", dict),
@@ -151,7 +151,7 @@ def _broken_optimizer(saved: Mapping[Any, Any]) -> Iterator[str]:
     ):
         found = saved.get(part, {} if part == "gradients" else None)
         if not _is_numbered(found, kind, count):
-            yield f"its {part} are {_kind(found)}"
+            yield f"its part {part!r} is {_kind(found)}"
         elif part == "devices" and not all(
             _is_device(name) for one in found.values() for name in one.values()
         ):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -13,11 +14,11 @@ from torch.optim import Optimizer
 from nansense_widgets.capture.values import size_of, unobserved
 from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.fit import state_problems
-from nansense_widgets.history.pack import pack, unpack
+from nansense_widgets.history.pack import UnstorableError, pack, unpack
 from nansense_widgets.history.parts import RunParts, names_in
 from nansense_widgets.history.random_state import restore_random, take_random
 
-__all__ = ["RunParts", "least_size", "restore_state", "take_state"]
+__all__ = ["RunParts", "least_size", "restore_state", "take_state", "unchanged_by_errors"]
 
 
 def take_state(parts: RunParts) -> dict[str, Any]:
@@ -41,6 +42,21 @@ def take_state(parts: RunParts) -> dict[str, Any]:
             "tracked": {name: pack(one.state_dict(), name) for name, one in parts.tracked.items()},
             "random": take_random(),
         }
+
+
+@contextmanager
+def unchanged_by_errors(parts: RunParts) -> Iterator[None]:
+    """Where an error leaves the block, all is as it was before it, as far as it could be kept."""
+    before: dict[str, Any] | None = None
+    with suppress(UnstorableError):
+        before = take_state(parts)
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            with suppress(Exception):  # modules of the model may be other ones by now
+                restore_state(parts, before)
+        raise
 
 
 def least_size(parts: RunParts) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,9 +10,11 @@ import torch
 from torch import nn
 
 import nansense_widgets
-from nansense_widgets import Session
+from nansense_widgets import MomentError, Session
+from nansense_widgets.history.files import read_file, write_file
 from nansense_widgets.history.state import RunParts, restore_state, take_state
 from tests.driver import Driver
+from tests.history.programs import AT, Program, Training
 
 
 class Scaled(nn.Module):
@@ -134,3 +137,70 @@ def test_gradients_of_parameters_that_only_the_optimizer_has_come_back() -> None
     restore_state(parts, state)
     assert temperature.grad is not None
     assert temperature.grad.item() == 2.0
+
+
+def test_a_replay_that_fails_leaves_the_model_as_it_was(tmp_path: Path) -> None:
+    path, training = tmp_path / "a.moment", Training(Program())
+    training.session.watch("*")
+    training.session.detach()
+    training.session.freeze_moment(path, **AT)
+    training.loop()
+    training.session.close()
+
+    def raises(model: nn.Module, batch: Any) -> torch.Tensor:
+        training.program.loss(model, batch).backward()
+        raise KeyError("image")
+
+    def interrupted(model: nn.Module, batch: Any) -> torch.Tensor:
+        raise KeyboardInterrupt
+
+    failing: tuple[tuple[Any, type[BaseException]], ...] = (
+        (raises, MomentError),
+        (interrupted, KeyboardInterrupt),
+        (lambda model, batch: model(batch[0]), TypeError),
+        (lambda model, batch: model[0](batch[0]).sum(), MomentError),
+    )
+    model: Any = Program().model().eval()
+    model[0].requires_grad_(False)
+    model[9].bias.grad = torch.ones(5)
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    for replay, error in failing:
+        with pytest.raises(error):
+            nansense_widgets.load_moment(model, path, replay=replay)
+        assert all(torch.equal(tensor, before[name]) for name, tensor in model.state_dict().items())
+        assert not any(module.training for module in model.modules())
+        assert [name for name, p in model.named_parameters() if p.grad is not None] == ["9.bias"]
+        assert torch.equal(model[9].bias.grad, torch.ones(5))
+        assert not model[0].weight.requires_grad
+
+    content = read_file(path)
+    content["end"]["model"]["gradients"] = {"0.weight": torch.zeros(1)}
+    write_file(path, content)
+    with pytest.raises(MomentError, match=r"a\.moment is damaged: the gradient of 0\.weight"):
+        nansense_widgets.load_moment(model, path, replay=Program().loss)
+    del content["end"]["model"]["training"]
+    write_file(path, content)
+    with pytest.raises(MomentError, match=r"a\.moment is damaged: its part 'training' is missing"):
+        nansense_widgets.load_moment(model, path, replay=Program().loss)
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_names_that_no_file_can_have(tmp_path: Path, enabled: bool) -> None:
+    session = nansense_widgets.start(nn.Linear(2, 2), enabled=enabled)
+    with pytest.raises(ValueError, match=r"path=.*nnn' must be a file of this system: .*give a shorter name"):
+        session.freeze_moment(tmp_path / ("n" * 300), **AT)
+    with pytest.raises(ValueError, match=r"path='.*a\\x00b' must be a path without a null character"):
+        session.freeze_moment(f"{tmp_path}/a\0b", **AT)
+    wrong: tuple[dict[str, Any], ...] = ({"phase": 3}, {"epoch": "x"}, {"batch_idx": -1})
+    for one in wrong:
+        with pytest.raises((TypeError, ValueError), match=f"{next(iter(one))}="):
+            session.freeze_moment(tmp_path / "a.moment", **{**AT, **one})
+    with pytest.raises(TypeError, match="path=3"):
+        session.freeze_moment(3, **AT)  # type: ignore[arg-type]
+    session.close()
+
+
+def test_the_longest_name_is_written(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 255)
+    write_file(path, [1])
+    assert read_file(path) == [1]
