@@ -81,7 +81,10 @@ def write_file(path: Path, content: Any) -> None:
         OSError: if the disk is full or the folder cannot be written; nothing is left behind then.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f"{_TEMPORARY}{os.getpid()}-{path.name}"
+    name = hashlib.sha256(os.fsencode(path.name)).hexdigest()[
+        :16
+    ]  # the longest name leaves room for no other
+    temporary = path.parent / f"{_TEMPORARY}{os.getpid()}-{name}"
     try:
         with temporary.open("wb") as file:
             file.write(bytes(_HEADER.size))

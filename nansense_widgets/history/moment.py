@@ -30,8 +30,9 @@ from nansense_widgets.errors import MomentError, TimeTravelError
 from nansense_widgets.history.arena import bytes_of
 from nansense_widgets.history.computing import Computing
 from nansense_widgets.history.files import read_file, write_file
+from nansense_widgets.history.fit import state_problems, structure_problems
+from nansense_widgets.history.parts import RunParts
 from nansense_widgets.history.records import Special, pack_records, unpack_records
-from nansense_widgets.history.state import RunParts, state_problems
 from nansense_widgets.run.events import Event
 from nansense_widgets.run.frequency import UpdateFrequency
 from nansense_widgets.run.hyperparameters import Hyperparameter
@@ -166,9 +167,17 @@ def read_moment(path: Path) -> tuple[Moment, BatchSeed]:
     try:
         moment = unpack_records(content["moment"], Moment, _CLASSES, _SPECIAL)
         seed = BatchSeed(content["start"], content["end"], content["item"])
-        return _with_updates(moment, seed), seed
+        broken = list(dict.fromkeys([*structure_problems(seed.start), *structure_problems(_whole(seed))]))
+        if not broken:
+            return _with_updates(moment, seed), seed
     except Exception as error:
         raise MomentError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
+    raise MomentError(f"{path} is damaged: {'; '.join(broken)}")
+
+
+def _whole(seed: BatchSeed) -> dict[str, Any]:
+    """The state after the batch; random generators are not moved to where they were then."""
+    return {**seed.end, "random": seed.start.get("random")}
 
 
 def problems(moment: Moment, seed: BatchSeed, model: nn.Module) -> list[str]:
@@ -181,7 +190,7 @@ def problems(moment: Moment, seed: BatchSeed, model: nn.Module) -> list[str]:
             said = f"a {there} there" if there else "not there"
             also = f"a {mine}" if mine else "not"
             found.append(f"module {name or '(the model)'} is {said} and {also} here")
-    for state in (seed.start, seed.end):
+    for state in (seed.start, _whole(seed)):
         found += state_problems(RunParts(model), {**state, "optimizers": [], "schedulers": []}, foreign=True)
     found = list(dict.fromkeys(found))
     return found if len(found) <= 4 else [*found[:3], f"and {len(found) - 3} more"]

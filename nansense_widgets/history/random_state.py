@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from nansense_widgets.history.pack import pack, unpack
 
 __all__ = [
     "RandomState",
+    "generator_problem",
     "generators_of",
+    "random_problems",
     "restore_generator",
     "restore_random",
     "take_generator",
@@ -56,6 +58,67 @@ def restore_random(state: dict[str, Any]) -> None:
         torch.cuda.set_rng_state_all(state["cuda"][: torch.cuda.device_count()])
     if "mps" in state and torch.backends.mps.is_available():
         torch.mps.set_rng_state(state["mps"])
+
+
+def random_problems(state: Any) -> list[str]:
+    """Why something is no state of the global generators, found out on others; empty if it is one."""
+    if not isinstance(state, dict):
+        return ["it has no states of the random generators"]
+    kept = state.get("cuda", [])
+    trials: dict[str, Callable[[], object]] = {
+        "torch": lambda: torch.Generator().set_state(state["torch"]),
+        "numpy": lambda: _like_numpys().set_state(unpack(state["numpy"])),
+        "python": lambda: random.Random().setstate(state["python"]),  # noqa: S311
+    }
+    found = [
+        f"the random state of {name} is none: {wrong}" for name in trials if (wrong := _tried(trials[name]))
+    ]
+    if not isinstance(kept, list) or not all(_is_cuda_state(one) for one in kept):
+        found.append("the random state of cuda is none")
+    if "mps" in state and not _is_bytes(state["mps"]):
+        found.append("the random state of mps is none")
+    return found
+
+
+CUDA_BYTES = 16
+"""Of the state of a CUDA generator: seed and offset."""
+
+_NUMPY = {
+    one.__name__: one
+    for one in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM, np.random.Philox, np.random.SFC64)
+}
+
+
+def generator_problem(state: Any) -> str:
+    """Why something is no state of a generator of any kind; empty if it is, or nobody here can tell."""
+    if isinstance(state, torch.Tensor):
+        return "" if _is_cuda_state(state) else _tried(lambda: torch.Generator().set_state(state))
+    if isinstance(state, dict):
+        made = _NUMPY.get(str(state.get("bit_generator")))
+        return "" if made is None else _tried(lambda: setattr(made(0), "state", unpack(state)))
+    return _tried(lambda: random.Random().setstate(state))  # noqa: S311
+
+
+def _like_numpys() -> np.random.RandomState:
+    """Another generator of the kind that numpy's global one is."""
+    kind: Any = np.random.get_state(legacy=False)  # noqa: NPY002
+    return np.random.RandomState(_NUMPY[kind["bit_generator"]](0))
+
+
+def _is_bytes(state: Any) -> bool:
+    return isinstance(state, torch.Tensor) and state.dtype is torch.uint8 and state.dim() == 1
+
+
+def _is_cuda_state(state: Any) -> bool:
+    return _is_bytes(state) and state.numel() == CUDA_BYTES
+
+
+def _tried(trial: Callable[[], object]) -> str:
+    try:
+        trial()
+    except Exception as error:  # noqa: BLE001  whatever is in it
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def generators_of(loader: Any) -> Iterator[tuple[str, Generator]]:

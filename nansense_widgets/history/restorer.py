@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
 from nansense_widgets.errors import TimeTravelError, TimeTravelJump
-from nansense_widgets.history.cache import EpochCache
+from nansense_widgets.history.cache import LATE, EpochCache
+from nansense_widgets.history.fit import loader_problems, state_problems
 from nansense_widgets.history.loaders import LoaderStates
 from nansense_widgets.history.pack import UnstorableError
-from nansense_widgets.history.state import RunParts, restore_state, state_problems, take_state
+from nansense_widgets.history.state import RunParts, restore_state, take_state
 
 __all__ = ["EpochRange", "RestorerHost", "TimeTravelStatus", "TrainingRestorer"]
 
@@ -237,14 +238,29 @@ class TrainingRestorer:
         """Raise `TimeTravelError` if the state of an epoch cannot be put back; else it is held for that."""
         if self._host is None:
             return
-        content = self._cache.load(epoch)
-        try:
-            problems = state_problems(self._host.parts(), content["state"], foreign=self._cache.is_foreign)
-        except (KeyError, TypeError, AttributeError, IndexError) as error:
-            raise TimeTravelError(f"{self._cache.path(epoch)} holds no state: {_said(error)}") from error
-        if problems:
-            raise TimeTravelError(f"{self._cache.path(epoch)} does not fit: {'; '.join(problems)}")
+        content = self._fitting(epoch)
+        self._late(epoch)
         self._checked = (epoch, content)  # whatever becomes of the file until then
+
+    def _fitting(self, epoch: int) -> Any:
+        """The content of an epoch's file; raises `TimeTravelError`, naming it, if it does not fit."""
+        assert self._host is not None
+        content, path = self._cache.load(epoch), self._cache.path(epoch)
+        problems = state_problems(self._host.parts(), content["state"], foreign=self._cache.is_foreign)
+        if problems := [*problems, *loader_problems(content.get("loaders"))]:
+            raise TimeTravelError(f"{path} does not fit: {'; '.join(problems)}")
+        return content
+
+    def _late(self, epoch: int) -> dict[str, Any]:
+        """What was added to it; raises likewise."""
+        path = self._cache.path(epoch).with_suffix(LATE)
+        try:
+            late = self._cache.late(epoch)
+        except (KeyError, TypeError, ValueError) as error:
+            raise TimeTravelError(f"{path} holds no states of loaders: {_said(error)}") from error
+        if problems := loader_problems(late):
+            raise TimeTravelError(f"{path} does not fit: {'; '.join(problems)}")
+        return late
 
     def _asked(self) -> int | None:
         return None if self._host is None else self._host.take_jump()
@@ -272,11 +288,31 @@ class TrainingRestorer:
         self._target = None
         if self._host is not None:
             checked, self._checked = self._checked, None
-            content = checked[1] if checked and checked[0] == target else self._cache.load(target)
-            errors = restore_state(self._host.parts(), content["state"])
-            self._loaders.restore({**content["loaders"], **self._cache.late(target)})
+            content = checked[1] if checked and checked[0] == target else self._fitting(target)
+            late = self._late(target)
+            errors = self._put_back(target, content["state"])
+            try:
+                self._loaders.restore({**content["loaders"], **late})
+            except Exception as error:  # noqa: BLE001  a loader of the user's own; never an error in his loop
+                errors.append(f"loaders will not come again as they were: {_said(error)}")
             self._host.rewound(target)
             self.note = "; ".join([*errors, *self._not_put_back(content["state"]["tracked"])])
+
+    def _put_back(self, target: int, state: Mapping[str, Any]) -> list[str]:
+        """Put a state back; where that fails half way, all is as before."""
+        assert self._host is not None
+        parts = self._host.parts()
+        before: dict[str, Any] | None = None
+        with suppress(Exception):  # what cannot be stored any more may be put back all the same
+            before = take_state(parts)
+        try:
+            return restore_state(parts, state)
+        except Exception as error:
+            if before is not None:
+                with suppress(Exception):  # it may be what failed
+                    restore_state(parts, before)
+            path = self._cache.path(target)
+            raise TimeTravelError(f"{path} could not be put back: {_said(error)}") from error
 
     def _not_put_back(self, saved: Mapping[str, Any]) -> list[str]:
         here = {} if self._host is None else self._host.parts().tracked

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
@@ -13,27 +13,12 @@ from torch.optim import Optimizer
 
 from nansense_widgets.capture.values import size_of, unobserved
 from nansense_widgets.errors import TimeTravelError
-from nansense_widgets.history.pack import pack, unpack
+from nansense_widgets.history.fit import state_problems
+from nansense_widgets.history.pack import UnstorableError, pack, unpack
+from nansense_widgets.history.parts import RunParts, names_in
 from nansense_widgets.history.random_state import restore_random, take_random
 
-__all__ = ["RunParts", "least_size", "restore_state", "state_problems", "take_state"]
-
-
-@dataclass
-class RunParts:
-    """The objects of a run whose state is taken: live, and the same ones for as long as the run goes on.
-
-    Attributes:
-        model: its parameters, buffers, gradients and flags.
-        optimizers: with their state and the settings of their groups.
-        schedulers: anything with `state_dict` and `load_state_dict`.
-        tracked: the same, by the name that the user gave.
-    """
-
-    model: nn.Module
-    optimizers: Sequence[Optimizer] = ()
-    schedulers: Sequence[Any] = ()
-    tracked: dict[str, Any] = field(default_factory=dict)
+__all__ = ["RunParts", "least_size", "restore_state", "take_state", "unchanged_by_errors"]
 
 
 def take_state(parts: RunParts) -> dict[str, Any]:
@@ -43,13 +28,13 @@ def take_state(parts: RunParts) -> dict[str, Any]:
         UnstorableError: if some of it cannot be stored, naming it.
     """
     grad = torch.is_grad_enabled()
+    names = names_in(parts.model)
     with unobserved():
         return {
             "grad": grad,
             "model": _take_model(parts.model),
             "optimizers": [
-                _take_optimizer(one, f"optimizer {at}", set(map(id, parts.model.parameters())))
-                for at, one in enumerate(parts.optimizers)
+                _take_optimizer(one, f"optimizer {at}", names) for at, one in enumerate(parts.optimizers)
             ],
             "schedulers": [
                 pack(one.state_dict(), f"scheduler {at}") for at, one in enumerate(parts.schedulers)
@@ -57,6 +42,21 @@ def take_state(parts: RunParts) -> dict[str, Any]:
             "tracked": {name: pack(one.state_dict(), name) for name, one in parts.tracked.items()},
             "random": take_random(),
         }
+
+
+@contextmanager
+def unchanged_by_errors(parts: RunParts) -> Iterator[None]:
+    """Where an error leaves the block, all is as it was before it, as far as it could be kept."""
+    before: dict[str, Any] | None = None
+    with suppress(UnstorableError):
+        before = take_state(parts)
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            with suppress(Exception):  # modules of the model may be other ones by now
+                restore_state(parts, before)
+        raise
 
 
 def least_size(parts: RunParts) -> int:
@@ -104,53 +104,6 @@ def restore_state(parts: RunParts, state: Mapping[str, Any]) -> list[str]:
     return errors
 
 
-def state_problems(parts: RunParts, state: Mapping[str, Any], *, foreign: bool = False) -> list[str]:
-    """Why a state is not one of these parts; empty if it is.
-
-    Of a `foreign` one, from another process, buffers have to have the shapes of those here; in a run that
-    goes on they may have changed.
-    """
-    found: list[str] = []
-    saved = state["model"]["parameters"]
-    parameters = dict(parts.model.named_parameters())
-    if missing := sorted(saved.keys() - parameters.keys()):
-        found.append(f"this model has no parameter {_some(missing)}")
-    if added := sorted(parameters.keys() - saved.keys()):
-        found.append(f"parameter {_some(added)} of this model is not in it")
-    for name, tensor in saved.items():
-        here = parameters.get(name)
-        if here is None:
-            continue
-        lazy = isinstance(here, UninitializedParameter)
-        if tensor is None:
-            if not lazy:
-                found.append(f"parameter {name} had no shape yet")
-        elif not lazy and (here.shape != tensor.shape or here.dtype != tensor.dtype):
-            found.append(f"parameter {name} is {_said(tensor)} there and {_said(here)} here")
-        if len(found) > 3:
-            return [*found[:3], "and more"]
-    modules = dict(parts.model.named_modules())
-    gone = sorted(name for name in state["model"]["buffers"] if name.rpartition(".")[0] not in modules)
-    if gone:
-        found.append(f"this model has no module for the buffer {_some(gone)}")
-    for name, buffer in parts.model.named_buffers() if foreign else ():
-        kept = state["model"]["buffers"].get(name)
-        if kept is not None and (kept.shape != buffer.shape or kept.dtype != buffer.dtype):
-            found.append(f"buffer {name} is {_said(kept)} there and {_said(buffer)} here")
-    for what, here_now, there in (
-        ("optimizers", parts.optimizers, state["optimizers"]),
-        ("schedulers", parts.schedulers, state["schedulers"]),
-    ):
-        if len(here_now) != len(there):
-            found.append(f"it has {len(there)} {what}, this session {len(here_now)}")
-    for at, (optimizer, kept) in enumerate(zip(parts.optimizers, state["optimizers"], strict=False)):
-        if kept["class"] != type(optimizer).__name__:
-            found.append(f"optimizer {at} is a {kept['class']} there and a {type(optimizer).__name__} here")
-        elif "groups" in kept and kept["sizes"] != [len(group["params"]) for group in optimizer.param_groups]:
-            found.append(f"optimizer {at} has other parameter groups")
-    return found
-
-
 # ---------------------------------------------------------------- the model
 
 
@@ -161,7 +114,10 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
         for name, module in model.named_modules()
         if type(module).get_extra_state is not nn.Module.get_extra_state
     }
-    gradients = {name: p.grad for name, p in parameters.items() if p.grad is not None}
+    buffers = dict(model.named_buffers())
+    # A buffer may learn as well: a perturbation that the loop moves along its gradient.
+    learning = {name: one for name, one in buffers.items() if one.is_leaf and one.requires_grad}
+    gradients = {name: p.grad for name, p in {**parameters, **learning}.items() if p.grad is not None}
     return {
         "parameters": {
             name: None if isinstance(parameter, UninitializedParameter) else pack(parameter, name)
@@ -170,9 +126,10 @@ def _take_model(model: nn.Module) -> dict[str, Any]:
         "gradients": {name: pack(grad, f"gradient of {name}") for name, grad in gradients.items()},
         "buffers": {
             name: pack(buffer, name)
-            for name, buffer in model.named_buffers()
+            for name, buffer in buffers.items()
             if not isinstance(buffer, UninitializedBuffer)
         },
+        "learning": list(learning),
         "empty": [
             f"{place}.{name}" if place else name
             for place, module in model.named_modules()
@@ -208,11 +165,31 @@ def _restore_model(model: nn.Module, saved: Mapping[str, Any]) -> None:
         elif last in module._buffers:  # noqa: SLF001  torch has no other way to a buffer that is None
             before, kept = module._buffers[last], saved["buffers"].get(name)  # noqa: SLF001
             device = before.device if before is not None else next(iter(_devices(model)), torch.device("cpu"))
-            module._buffers[last] = _like(before, kept, device)  # noqa: SLF001
+            module._buffers[last] = _buffer(name, before, kept, device, saved)  # noqa: SLF001
     for name, module in model.named_modules():
         module.training = name in training
         if name in saved["extra"]:
             module.set_extra_state(unpack(saved["extra"][name]))
+
+
+def _buffer(
+    name: str,
+    before: torch.Tensor | None,
+    kept: torch.Tensor | None,
+    device: torch.device,
+    saved: Mapping[str, Any],
+) -> torch.Tensor | None:
+    """A buffer as it was, with its gradient if it is one that learns."""
+    learns = before is not None and before.is_leaf and before.requires_grad
+    buffer = _like(before, kept, device)
+    if buffer is None or not (buffer.is_floating_point() or buffer.is_complex()):
+        return buffer
+    learns = name in saved["learning"] if "learning" in saved else learns
+    if learns != buffer.requires_grad:
+        buffer.requires_grad_(learns)
+    if learns or buffer.grad is not None:
+        buffer.grad = _like(buffer.grad, saved["gradients"].get(name), buffer.device)
+    return buffer
 
 
 def _devices(model: nn.Module) -> list[torch.device]:
@@ -222,7 +199,7 @@ def _devices(model: nn.Module) -> list[torch.device]:
 def _like(
     before: torch.Tensor | None, kept: torch.Tensor | None, device: torch.device
 ) -> torch.Tensor | None:
-    """`kept`, in the place of `before` where it fits there."""
+    """`kept`, in the place of `before` where it fits there: the very tensor, unless it hangs on a graph."""
     if kept is None:
         return None
     fits = (
@@ -233,14 +210,16 @@ def _like(
         and not before.is_inference()
     )
     if fits and before is not None:
-        return before.detach().copy_(kept) if before.requires_grad else before.copy_(kept)
+        # Past its version, as parameters are: a loss that the loop still holds may have used it.
+        before.data.copy_(kept)
+        return before if before.is_leaf else before.detach()
     return kept.detach().clone().to(device)
 
 
 # ---------------------------------------------------------------- optimizers
 
 
-def _take_optimizer(optimizer: Optimizer, place: str, of_model: set[int]) -> dict[str, Any]:
+def _take_optimizer(optimizer: Optimizer, place: str, names: Mapping[int, str]) -> dict[str, Any]:
     kind = type(optimizer)
     if kind.state_dict is not Optimizer.state_dict or kind.load_state_dict is not Optimizer.load_state_dict:
         return {"class": kind.__name__, "own": pack(optimizer.state_dict(), place)}
@@ -250,11 +229,18 @@ def _take_optimizer(optimizer: Optimizer, place: str, of_model: set[int]) -> dic
     others = {key: value for key, value in held.items() if not isinstance(key, torch.Tensor)}
     return {
         "class": kind.__name__,
+        # State belongs to a place in this order, which another process may have in another way.
+        "names": [names.get(id(parameter)) for parameter in ordered],
         # A learned temperature, master weights in float32: in no module, and trained all the same.
         "parameters": {
             at: pack(parameter, f"{place}, parameter {at}")
             for at, parameter in enumerate(ordered)
-            if id(parameter) not in of_model
+            if id(parameter) not in names
+        },
+        "gradients": {
+            at: pack(parameter.grad, f"{place}, gradient of parameter {at}")
+            for at, parameter in enumerate(ordered)
+            if id(parameter) not in names and parameter.is_leaf and parameter.grad is not None
         },
         "others": pack(others, f"{place}, state"),
         "sizes": [len(group["params"]) for group in optimizer.param_groups],
@@ -295,7 +281,9 @@ def _restore_optimizer(optimizer: Optimizer, saved: Mapping[str, Any]) -> None:
             group[key] = value
     ordered = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     for at, kept in saved["parameters"].items():
-        ordered[at].detach().copy_(kept)
+        ordered[at].data.copy_(kept)  # past its version
+        if "gradients" in saved:
+            ordered[at].grad = _like(ordered[at].grad, saved["gradients"].get(at), ordered[at].device)
     held: dict[Any, Any] = optimizer.state
     for key in [key for key in held if not isinstance(key, torch.Tensor)]:
         del held[key]
@@ -325,11 +313,3 @@ def _device(name: str | None, parameter: torch.Tensor) -> torch.device:
     if name is None or torch.device(name).type not in ("cpu", parameter.device.type):
         return parameter.device
     return torch.device("cpu") if name == "cpu" else parameter.device
-
-
-def _said(tensor: torch.Tensor) -> str:
-    return f"{str(tensor.dtype).removeprefix('torch.')} {tuple(tensor.shape)}"
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

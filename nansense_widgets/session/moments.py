@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,12 +12,14 @@ from nansense_widgets.capture.snapshot import BatchSnapshot
 from nansense_widgets.errors import MomentError
 from nansense_widgets.history.computing import Computing
 from nansense_widgets.history.freezer import MomentFreezer
-from nansense_widgets.history.moment import Moment, modules_of, problems, read_moment
+from nansense_widgets.history.moment import BatchSeed, Moment, modules_of, problems, read_moment
 from nansense_widgets.history.replay import Replay, ReplayFunction
+from nansense_widgets.history.state import RunParts, unchanged_by_errors
 from nansense_widgets.run.batches import checked_phase
 from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.hyperparameters import hyperparameters
 from nansense_widgets.run.position import BatchPosition
+from nansense_widgets.run.target import checked_target
 from nansense_widgets.session.locking import nothing, unless_locked
 from nansense_widgets.session.standing import Standing
 from nansense_widgets.stats.frozen import located
@@ -54,6 +57,8 @@ class Moments(Standing):
             SessionStateError: if the session is closed, or shows a moment itself.
         """
         if self._capture is None:
+            _checked_file(path)
+            checked_target(checked_phase(phase), epoch, batch_idx, self.schedule, None, "before")
             return
         self._check_open()
         self._run.check_loop()
@@ -138,6 +143,14 @@ class Moments(Standing):
             raise MomentError(f"{path} cannot be read: {type(error).__name__}: {error}") from error
         if wrong:
             raise MomentError(f"{path} is no moment of this model: {'; '.join(wrong)}")
+        with unchanged_by_errors(RunParts(capture.model)):
+            self._show_replayed(path, moment, seed, model, function)
+
+    def _show_replayed(
+        self, path: Path, moment: Moment, seed: BatchSeed, model: nn.Module, function: ReplayFunction
+    ) -> None:
+        capture = self._capture
+        assert capture is not None
         capture.adopt(moment.learned)
         capture.watch(moment.snapshot.watched)
         capture.watch_attention(moment.attention)
@@ -164,6 +177,19 @@ def _checked_file(path: object) -> Path:
     if not isinstance(path, (str, Path)):
         raise TypeError(f"path={path!r} must be a path")
     found = Path(path)
+    if "\0" in str(path):
+        raise ValueError(f"path={str(path)!r} must be a path without a null character")
+    try:
+        os.lstat(found)
+    except (FileNotFoundError, NotADirectoryError):  # an ordinary new file, or a folder that is none
+        pass
+    except OSError as error:
+        shorter = "; give a shorter name" if error.errno == errno.ENAMETOOLONG else ""
+        raise ValueError(
+            f"path={str(path)!r} must be a file of this system: {error.strerror}{shorter}"
+        ) from None
+    except ValueError as error:
+        raise ValueError(f"path={str(path)!r} must be a path of this system: {error}") from None
     if found.is_dir():
         raise ValueError(f"path={str(path)!r} must be a file, and is a folder")
     if not found.absolute().parent.is_dir():
