@@ -274,7 +274,7 @@ class TrainingRestorer:
             checked, self._checked = self._checked, None
             content = checked[1] if checked and checked[0] == target else self._cache.load(target)
             errors = restore_state(self._host.parts(), content["state"])
-            self._loaders.restore({**content["loaders"], **self._cache.late(target)})
+            self._loaders.restore(content["loaders"], self._cache.late(target))
             self._host.rewound(target)
             self.note = "; ".join([*errors, *self._not_put_back(content["state"]["tracked"])])
 
