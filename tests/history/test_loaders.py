@@ -4,7 +4,10 @@ only where they belong to the state.
 
 from __future__ import annotations
 
+import errno
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +15,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, random_split
 
+from nansense_widgets.errors import TimeTravelError
+from nansense_widgets.history import cache as cache_module
+from nansense_widgets.history.cache import EpochCache
+from nansense_widgets.history.files import write_file
 from nansense_widgets.history.loaders import LoaderStates
+from tests.driver import TIMEOUT_S
 
 
 class Noisy(Dataset[float]):
@@ -78,3 +86,78 @@ def test_a_generator_that_two_loaders_share_is_put_back_once_to_where_it_stood_f
             next(loaders)
         states.restore(known, late)
         assert epoch({}) == seen, target
+
+
+LATE = {"train 0": {"generators": {"generator": torch.zeros(3)}}}
+
+
+def written(folder: Path) -> EpochCache:
+    cache = EpochCache(folder)
+    for epoch in range(2):
+        assert cache.save(epoch, {"epoch": epoch, "state": {}, "loaders": {}})
+    cache.add(1, "train 0", LATE["train 0"])
+    assert cache.flush(TIMEOUT_S)
+    cache.release()
+    return cache
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "is cut off"),
+        ({"run": "x", "late": LATE}, "is of another run than epoch-000001.state"),
+        ({"run": "x"}, "holds no states of loaders"),
+        ({"late": {"train 0": 1}}, "holds no states of loaders"),
+    ],
+)
+def test_a_file_of_loaders_that_is_damaged_or_of_others_is_refused(
+    tmp_path: Path, content: Any, why: str
+) -> None:
+    written(tmp_path)
+    path = tmp_path / "epoch-000001.loaders"
+    write_file(path, content) if content else path.write_bytes(path.read_bytes()[:200])
+    cache = EpochCache(tmp_path)
+    cache.adopt()
+    assert cache.load(0)["epoch"] == 0
+    with pytest.raises(TimeTravelError, match=rf"epoch-000001\.loaders {why}.*if it is removed"):
+        cache.load(1)
+    path.unlink()
+    assert cache.load(1)["epoch"] == 1
+    assert cache.late(1) == {}
+
+
+def test_what_another_process_adds_belongs_to_the_state_that_it_took_over(tmp_path: Path) -> None:
+    cache = written(tmp_path)
+    for key in ("val 0", "test 0"):
+        cache = EpochCache(tmp_path)
+        cache.adopt()
+        cache.load(1)
+        assert "train 0" in cache.late(1)
+        cache.add(1, key, LATE["train 0"])
+        assert cache.flush(TIMEOUT_S)
+    assert list(cache.late(1)) == ["train 0", "val 0", "test 0"]
+
+
+def test_states_that_were_removed_are_not_listed_and_a_full_disk_is_called_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = written(tmp_path / "cache")
+    assert cache.epochs == [0, 1]
+    (tmp_path / "cache" / "epoch-000000.state").unlink()
+    assert cache.epochs == [1]
+    shutil.rmtree(tmp_path / "cache")
+    assert cache.epochs == []
+    assert cache.nbytes == 0
+
+    def full(*_: Any) -> None:
+        try:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        finally:
+            raise RuntimeError("[enforce fail at inline_container.cc:672]")
+
+    monkeypatch.setattr(cache_module, "write_file", full)
+    cache.save(2, {"epoch": 2, "state": {}, "loaders": {}})
+    assert cache.flush(TIMEOUT_S)
+    assert cache.error.endswith(
+        "epoch-000002.state was not written: the disk is full (No space left on device)"
+    )
