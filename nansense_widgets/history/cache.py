@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import queue
 import re
@@ -61,6 +62,8 @@ class EpochCache:
         self._run = uuid.uuid4().hex
         self._adopted = False
         self._late: dict[int, dict[str, Any]] = {}
+        self._runs: dict[int, str] = {}
+        """Which run a state is of, where that is known; what is added to it says the same."""
         self._lock = threading.Lock()
         self._epochs: set[int] = set()
         self._sizes: dict[int, int] = {}
@@ -130,13 +133,21 @@ class EpochCache:
     def epochs(self) -> list[int]:
         """Epochs that can be gone back to, in order."""
         with self._lock:
-            return sorted(self._epochs | self._pending.keys())
+            return sorted(self._present() | self._pending.keys())
+
+    def _present(self) -> set[int]:
+        """Of the epochs that were written, those whose files nobody has removed."""
+        try:
+            names = {path.name for path in self.folder.iterdir()}
+        except (OSError, ValueError):  # a name that no folder can have
+            return set()
+        return {epoch for epoch in self._epochs if self.path(epoch).name in names}
 
     @property
     def nbytes(self) -> int:
         """What the files take on disk."""
         with self._lock:
-            return sum(self._sizes.get(epoch, 0) for epoch in self._epochs)
+            return sum(self._sizes.get(epoch, 0) for epoch in self._present())
 
     def path(self, epoch: int) -> Path:
         """The file of an epoch."""
@@ -158,6 +169,7 @@ class EpochCache:
                 return False
             self._pending[epoch] = content = {**content, "run": self._run}
             self._late.pop(epoch, None)
+            self._runs[epoch] = self._run
             begun, self._begun = self._begun, True
         if not begun:
             self._submit(self._put_aside)
@@ -168,7 +180,8 @@ class EpochCache:
         """Add to a state that was saved: what became known of its moment only later."""
         with self._lock:
             late = self._late[epoch] = {**self._late.get(epoch, {}), key: value}
-        self._submit(lambda: write_file(self._late_path(epoch), {"run": self._run, "late": late}))
+            run = self._runs.get(epoch, self._run)
+        self._submit(lambda: write_file(self._late_path(epoch), {"run": run, "late": late}))
 
     def load(self, epoch: int) -> Any:
         """The state of an epoch; raises `TimeTravelError`."""
@@ -181,19 +194,33 @@ class EpochCache:
             raise TimeTravelError(f"{self.path(epoch)} is no state of the beginning of epoch {epoch}")
         if not self._adopted and content.get("run") != self._run:
             raise TimeTravelError(f"{self.path(epoch)} is of another run, which writes into the same folder")
+        with self._lock:
+            known = epoch in self._late
+            self._runs[epoch] = str(content.get("run"))
+        if not known and self._late_path(epoch).exists():
+            late = self._read_late(epoch, content.get("run"))
+            with self._lock:
+                self._late.setdefault(epoch, late)
         return content
 
     def late(self, epoch: int) -> dict[str, Any]:
-        """What was added to the state of an epoch."""
+        """What was added to the state of an epoch, which was loaded or saved before."""
         with self._lock:
-            known = self._late.get(epoch)
-        if known is not None:
-            return known
+            return self._late.get(epoch, {})
+
+    def _read_late(self, epoch: int, run: Any) -> dict[str, Any]:
+        path = self._late_path(epoch)
+        without = "it says how loaders of this epoch go on; if it is removed, their items may be others"
         try:
-            content = read_file(self._late_path(epoch))
-        except TimeTravelError:
-            return {}
-        return dict(content["late"]) if isinstance(content, dict) else {}
+            content = read_file(path)
+        except TimeTravelError as error:
+            raise TimeTravelError(f"{error} ({without})") from error
+        late = content.get("late") if isinstance(content, dict) else None
+        if not isinstance(late, dict) or not all(_is_state_of_loader(state) for state in late.values()):
+            raise TimeTravelError(f"{path} holds no states of loaders ({without})")
+        if content.get("run") != run:
+            raise TimeTravelError(f"{path} is of another run than {self.path(epoch).name} ({without})")
+        return late
 
     def flush(self, timeout: float | None = None) -> bool:
         """Wait until everything is written; False after `timeout` seconds."""
@@ -220,7 +247,7 @@ class EpochCache:
             try:
                 job()
             except Exception as error:  # noqa: BLE001  a folder that cannot be written
-                self.error = f"{self.folder}: {type(error).__name__}: {error}"
+                self.error = f"{self.folder}: {_said(error)}"
 
     def _write(self, epoch: int) -> None:
         with self._lock:
@@ -230,8 +257,10 @@ class EpochCache:
         try:
             write_file(self.path(epoch), content)
         except Exception as error:  # noqa: BLE001  a full disk, and whatever else: training goes on
-            self.error = f"{self.path(epoch)} was not written: {type(error).__name__}: {error}"
+            self.error = f"{self.path(epoch)} was not written: {_said(error)}"
         else:
+            with contextlib.suppress(OSError):  # of an earlier state of this epoch
+                self._late_path(epoch).unlink()
             size = _size_of_file(self.path(epoch))
             with self._lock:
                 self._epochs.add(epoch)
@@ -254,12 +283,27 @@ class EpochCache:
             self._epochs.discard(epoch)
             self._pending.pop(epoch, None)
             self._late.pop(epoch, None)
+            self._runs.pop(epoch, None)
         for path in (self.path(epoch), self._late_path(epoch)):
             with contextlib.suppress(OSError):
                 path.unlink()
 
     def _late_path(self, epoch: int) -> Path:
         return self.path(epoch).with_suffix(LATE)
+
+
+def _said(error: BaseException) -> str:
+    """In words; torch hides that the disk is full behind an error of its own."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+            return f"the disk is full ({cause.strerror})"
+        cause = cause.__cause__ or cause.__context__
+    return f"{type(error).__name__}: {error}"
+
+
+def _is_state_of_loader(state: Any) -> bool:
+    return isinstance(state, dict) and isinstance(state.get("generators"), dict)
 
 
 def _size(content: Any) -> int:

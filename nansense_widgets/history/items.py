@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from nansense_widgets.capture.values import unobserved
+from nansense_widgets.history.layout import kept_apart, kept_bytes, with_own_memory
 
 __all__ = ["ItemNotKeptError", "KeptItem"]
 
@@ -34,7 +35,8 @@ class KeptItem:
     An object of another class may be changed without a trace, hold memory that nobody counts, or files that
     run out. Tensors are copied, but for those of large items: there it is enough to see by its version that
     nobody has written to one, unless its memory is used again by others (shared with a loader's worker,
-    pinned, on an accelerator, a small part of something larger).
+    pinned, on an accelerator, of a numpy array, a small part of something larger). Who asks for it as a numpy
+    array can write to it past its version: it counts as written to.
 
     Args:
         item: what the loader gave.
@@ -58,9 +60,9 @@ class KeptItem:
 
     @property
     def is_intact(self) -> bool:
-        """Whether nobody has written to its tensors, or taken their memory away."""
+        """Whether nobody has written to its tensors, could have through numpy, or taken their memory away."""
         return all(
-            tensor._version == version and (not tensor.numel() or tensor.untyped_storage().nbytes() > 0)  # noqa: SLF001
+            tensor._version == version and (not tensor.numel() or _is_ours(tensor.untyped_storage()))  # noqa: SLF001
             for tensor, version in self._shared
         )
 
@@ -87,16 +89,12 @@ class KeptItem:
     def _tensor(self, leaf: torch.Tensor) -> _Tensor:
         if leaf.grad_fn is not None:
             raise ItemNotKeptError("an item holds a tensor that was computed with a graph")
-        self._count(leaf.numel() * leaf.element_size())
-        own = True
-        if leaf.device.type == "cuda" and leaf.layout is torch.strided:
-            # Waits for nothing; work that comes later on this stream finds the copy made.
-            kept = torch.empty_like(leaf, device="cpu", pin_memory=True)
-            kept.copy_(leaf.detach(), non_blocking=True)
-        elif self._copies or _is_used_again(leaf):
-            kept = leaf.detach().to("cpu", copy=True)
+        own = self._copies or _is_used_again(leaf)
+        self._count(kept_bytes(leaf) if own else leaf.numel() * leaf.element_size())
+        if own:
+            kept = kept_apart(leaf)
         else:
-            kept, own = leaf.detach(), False
+            kept = leaf.detach()
             self._shared.append((kept, kept._version))  # noqa: SLF001
         if own and leaf.layout is torch.strided and leaf.numel():
             storage = leaf.untyped_storage().data_ptr()
@@ -123,8 +121,13 @@ def _is_used_again(leaf: torch.Tensor) -> bool:
     """Whether its memory may be written to without its version telling, or must be given back soon."""
     if leaf.device.type != "cpu" or leaf.layout is not torch.strided or leaf.is_inference():
         return True
-    size = leaf.numel() * leaf.element_size()
-    return leaf.is_shared() or leaf.is_pinned() or leaf.untyped_storage().nbytes() > 2 * size
+    size, storage = leaf.numel() * leaf.element_size(), leaf.untyped_storage()
+    return leaf.is_shared() or leaf.is_pinned() or storage.nbytes() > 2 * size or not storage.resizable()
+
+
+def _is_ours(storage: torch.UntypedStorage) -> bool:
+    """Whether it still has memory, and torch alone: what numpy sees too cannot be resized any more."""
+    return storage.nbytes() > 0 and storage.resizable()
 
 
 class _Copied:
@@ -151,12 +154,14 @@ def _served(leaf: Any) -> Any:
         return leaf.value.copy(order="K") if isinstance(leaf.value, np.ndarray) else leaf.value.copy()
     if type(leaf) is not _Tensor:
         return leaf
-    if leaf.device.type == "cpu":
-        # A copy of ours is not to be given away: the loop may write to it.
-        tensor = leaf.values.clone() if leaf.is_own else leaf.values.detach()
-    else:
-        tensor = leaf.values.to(leaf.device)
+    # A copy of ours is not to be given away: the loop may write to it.
+    tensor = with_own_memory(leaf.values, leaf.device) if leaf.is_own else leaf.values.detach()
     return tensor.requires_grad_() if leaf.requires_grad else tensor
+
+
+def _attributes(value: Any) -> set[str]:
+    held = getattr(value, "__dict__", None)
+    return set(held) if isinstance(held, dict) else set()
 
 
 class _Mapped:
@@ -192,8 +197,10 @@ class _Mapped:
             made.data = {key: self.of(entry) for key, entry in value.data.items()}
         elif is_dataclass(value) and not isinstance(value, (type, dict)):
             made = self._know(value, copy.copy(value))
-            for field in fields(value):
-                object.__setattr__(made, field.name, self.of(getattr(value, field.name)))
+            # Those that are no fields, too (set in `__post_init__`): the loop may change them.
+            names = {field.name for field in fields(value) if hasattr(value, field.name)} | _attributes(value)
+            for name in names:
+                object.__setattr__(made, name, self.of(getattr(value, name)))
         else:
             made = self._change(value)
         return self._know(value, made)

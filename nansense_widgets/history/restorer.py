@@ -292,7 +292,7 @@ class TrainingRestorer:
             late = self._late(target)
             errors = self._put_back(target, content["state"])
             try:
-                self._loaders.restore({**content["loaders"], **late})
+                self._loaders.restore(content["loaders"], late)
             except Exception as error:  # noqa: BLE001  a loader of the user's own; never an error in his loop
                 errors.append(f"loaders will not come again as they were: {_said(error)}")
             self._host.rewound(target)

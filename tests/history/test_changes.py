@@ -16,7 +16,7 @@ EPOCHS, BATCHES = 5, 8
 
 
 class Run:
-    """A straight line of batches with a state before each epoch, and the rates that they were trained with."""
+    """A straight line of batches with a state before each epoch, and the rates they were trained with."""
 
     def __init__(self, folder: Path) -> None:
         torch.manual_seed(0)
