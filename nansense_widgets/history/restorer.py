@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from nansense_widgets.history.cache import LATE, EpochCache
 from nansense_widgets.history.fit import loader_problems, state_problems
 from nansense_widgets.history.loaders import LoaderStates
 from nansense_widgets.history.pack import UnstorableError
-from nansense_widgets.history.state import RunParts, restore_state, take_state
+from nansense_widgets.history.state import RunParts, restore_state, take_state, unchanged_by_errors
 
 __all__ = ["EpochRange", "RestorerHost", "TimeTravelStatus", "TrainingRestorer"]
 
@@ -302,15 +302,10 @@ class TrainingRestorer:
         """Put a state back; where that fails half way, all is as before."""
         assert self._host is not None
         parts = self._host.parts()
-        before: dict[str, Any] | None = None
-        with suppress(Exception):  # what cannot be stored any more may be put back all the same
-            before = take_state(parts)
         try:
-            return restore_state(parts, state)
+            with unchanged_by_errors(parts):
+                return restore_state(parts, state)
         except Exception as error:
-            if before is not None:
-                with suppress(Exception):  # it may be what failed
-                    restore_state(parts, before)
             path = self._cache.path(target)
             raise TimeTravelError(f"{path} could not be put back: {_said(error)}") from error
 

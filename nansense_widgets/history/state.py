@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from nansense_widgets.capture.values import size_of, unobserved
 from nansense_widgets.errors import TimeTravelError
 from nansense_widgets.history.fit import state_problems
-from nansense_widgets.history.pack import UnstorableError, pack, unpack
+from nansense_widgets.history.pack import pack, unpack
 from nansense_widgets.history.parts import RunParts, names_in
 from nansense_widgets.history.random_state import restore_random, take_random
 
@@ -48,7 +48,7 @@ def take_state(parts: RunParts) -> dict[str, Any]:
 def unchanged_by_errors(parts: RunParts) -> Iterator[None]:
     """Where an error leaves the block, all is as it was before it, as far as it could be kept."""
     before: dict[str, Any] | None = None
-    with suppress(UnstorableError):
+    with suppress(Exception):  # what cannot be stored may be changed all the same
         before = take_state(parts)
     try:
         yield

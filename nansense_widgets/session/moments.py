@@ -16,7 +16,6 @@ from nansense_widgets.history.moment import BatchSeed, Moment, modules_of, probl
 from nansense_widgets.history.replay import Replay, ReplayFunction
 from nansense_widgets.history.state import RunParts, unchanged_by_errors
 from nansense_widgets.run.batches import checked_phase
-from nansense_widgets.run.going_back import Target
 from nansense_widgets.run.hyperparameters import hyperparameters
 from nansense_widgets.run.position import BatchPosition
 from nansense_widgets.run.target import checked_target
@@ -24,6 +23,7 @@ from nansense_widgets.session.locking import nothing, unless_locked
 from nansense_widgets.session.standing import Standing
 from nansense_widgets.stats.frozen import located
 from nansense_widgets.stats.scope import StatsScope
+from nansense_widgets.widgets.state import place_text
 
 __all__ = ["Moments"]
 
@@ -157,7 +157,7 @@ class Moments(Standing):
         replay = Replay(path, moment, seed, model, capture, function)
         snapshot = replay.run()
         loop, position = self._run.loop, moment.snapshot.position
-        self._run.no_loop = f"a frozen moment ({Target(*position.key)}), in which nothing trains"
+        self._run.no_loop = f"a frozen moment ({place_text(position)}), in which nothing trains"
         self.schedule.show(moment.schedule)
         loop.stand_after(position)
         loop.pace.show(moment.batch_s)

@@ -71,8 +71,9 @@ def perform(source: object, name: str, args: dict[str, Any]) -> str:
         raise UnknownActionError(f"action {name!r} is not one of {', '.join(sorted(ACTIONS))}")
     positional, keywords = _split(name, args)
     done = getattr(source, name)(*positional, **keywords)
-    # A stroke comes in pieces, and is one call.
-    return done.text if isinstance(done, Perturbation) else call_text(name, args)
+    # A stroke comes in pieces, and is one call. Undo returns a perturbation too: that which is gone.
+    is_stroke = name == "add_perturbation" and isinstance(done, Perturbation)
+    return done.text if is_stroke else call_text(name, args)
 
 
 def call_text(name: str, args: dict[str, Any]) -> str:

@@ -59,6 +59,7 @@ class Hub:
     def __init__(self, source: Source) -> None:
         self.source = source
         self.last_action = ""
+        self._newest_action = ""
         self.painter = Painter()
         self.publisher = Publisher(self._refresh)
         self._widgets: dict[str, SessionWidget] = {}
@@ -142,18 +143,19 @@ class Hub:
         except Exception as raised:  # noqa: BLE001  whatever it is, the view that clicked is told
             said = call_text(name, args)
             error = f"{type(raised).__name__}: {raised}"
+        self._newest_action = said
         if name == STROKE:
-            self.painter.submit_latest("told", lambda: self._tell(said), TOLD_S)
+            self.painter.submit_latest("told", self._tell, TOLD_S)
         else:
-            self._tell(said)
+            self._tell()
         return said, error
 
     def state(self) -> protocol.State:
         """The trait `state` as it is now."""
         return session_state(self.source, self.last_action)
 
-    def _tell(self, said: str) -> None:
-        self.last_action = said
+    def _tell(self) -> None:
+        self.last_action = self._newest_action
         self.publisher.poke()
 
     def _refresh(self) -> None:

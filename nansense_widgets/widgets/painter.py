@@ -108,5 +108,5 @@ class Painter:
                 return one
             if not self._jobs and now >= until:
                 return None
-            self._changed.wait(min([until, *(one.due for one in self._jobs)]) - now)
+            self._changed.wait(min((one.due for one in self._jobs), default=until) - now)
         return None

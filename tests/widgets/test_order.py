@@ -64,6 +64,39 @@ def test_layers_come_before_what_lies_beside_them() -> None:
     session.close()
 
 
+def test_a_painter_that_waits_for_a_job_to_be_due_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nansense_widgets.widgets.painter.IDLE_S", 0.1)
+    painter, done, waits = Painter(), [], []
+    wait = painter._changed.wait  # noqa: SLF001
+
+    def counted(seconds: float | None = None) -> bool:
+        waits.append(seconds)
+        return wait(seconds)
+
+    monkeypatch.setattr(painter._changed, "wait", counted)  # noqa: SLF001
+    painter.submit_latest("late", lambda: done.append("late"), 0.4)  # later than an idle thread ends
+    end = time.monotonic() + TIMEOUT_S
+    while not done and time.monotonic() < end:
+        time.sleep(0.02)
+    assert done == ["late"]
+    assert len(waits) < 10
+    painter.stop()
+
+
+def test_an_action_after_a_stroke_stays_the_last_one() -> None:
+    session, loop = start_small()
+    driver = Driver(session, loop)
+    browser = Browser(session.dashboard())
+    hub = browser.widget._hub  # noqa: SLF001
+    hub.perform("add_perturbation", {"input_name": "input", "sample": 0, "values": [1.0]})
+    hub.perform("undo_perturbation", {})
+    assert hub.last_action == "session.undo_perturbation()"
+    assert hub.painter.wait_idle(TIMEOUT_S)
+    assert hub.last_action == "session.undo_perturbation()"
+    driver.finish()
+    session.close()
+
+
 class Slow(nn.Module):
     """A model that takes as long as it is told to."""
 
